@@ -13,8 +13,8 @@ from pyspark_rmqindex import table
 from pyspark_rmqindex.files.listing import list_slices
 from pyspark_rmqindex.options import read_options
 from rmqindex import IndexFile, Layout, index_key, key_hash
-from rmqindex.fileset import list_index_files
 from rmqindex.storage import S3Settings, Storage
+from rmqindex.store import list_index_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -21,7 +21,7 @@ from rmqindex.bulk import (
     WriteOptions,
     commit_staged,
 )
-from rmqindex.fileset import list_index_files
+from rmqindex.store import list_index_files
 from rmqindex.transaction import Owner
 
 INDEX = Path("store/index").absolute()

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from rmqindex.explanation import OtherTopic as OtherTopic
     from rmqindex.explanation import Reason as Reason
     from rmqindex.explanation import explain_lookup as explain_lookup
-    from rmqindex.fileset import cover_index as cover_index
     from rmqindex.header import IndexHeader as IndexHeader
     from rmqindex.indexfile import ENTRY_SCHEMA as ENTRY_SCHEMA
     from rmqindex.indexfile import IndexFile as IndexFile
@@ -69,6 +68,7 @@ if TYPE_CHECKING:
     from rmqindex.record import property_pairs as property_pairs
     from rmqindex.record_layout import COMMITLOG_SCHEMA as COMMITLOG_SCHEMA
     from rmqindex.store import StoreCheckpoint as StoreCheckpoint
+    from rmqindex.store import cover_index as cover_index
     from rmqindex.store import sample_store as sample_store
 else:
     __getattr__, __dir__, __all__ = lazy_exports(__name__)

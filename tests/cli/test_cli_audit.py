@@ -217,7 +217,7 @@ class TestPlot:
     def test_what_is_counted_are_the_entries(self, tmp_path):
         """Chains, slots and times add up to the entries."""
         from rmqindex.display.plot_data import count_index
-        from rmqindex.fileset.planned_index import plan_index
+        from rmqindex.store.snapshot import plan_index
 
         counts = count_index(plan_index(STORE, None, "FAILFAST"))
         assert sum(counts.entry_counts) == 959

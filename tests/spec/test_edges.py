@@ -17,10 +17,10 @@ import spectext
 from examples import examples
 from rmqindex import CorruptIndexError, IndexDirectory, IndexFile, IndexFileWriter, Layout
 from rmqindex.errors import RmqIndexError
-from rmqindex.fileset.paths import is_index_name
-from rmqindex.fileset.planned_index import plan_index
 from rmqindex.query.many_keys import lookup_keys
 from rmqindex.record.text import java_text
+from rmqindex.store.names import is_index_name
+from rmqindex.store.snapshot import plan_index
 
 if TYPE_CHECKING:
     from pathlib import Path

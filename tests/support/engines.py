@@ -29,8 +29,8 @@ from rmqindex import (
     key_hash,
     sample_store,
 )
-from rmqindex.fileset.planned_index import plan_index
 from rmqindex.record import inner_messages
+from rmqindex.store.snapshot import plan_index
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark_rmqindex.files.slices import FileSlice, changed_error
 from pyspark_rmqindex.files.stores import store_of
 from rmqindex import CorruptIndexError, IndexFile, Layout, RmqIndexError
-from rmqindex.fileset import (
+from rmqindex.folders import INDEX_FOLDER, ROCKSDB_STORE_FOLDER, STORE_FOLDERS
+from rmqindex.indexfile import open_index_source
+from rmqindex.layout import FIRST_POSITION
+from rmqindex.storage import UnsteadyError, map_files, read_steady
+from rmqindex.store import (
     Hit,
     broker_order,
     expand,
@@ -22,13 +26,9 @@ from rmqindex.fileset import (
     list_index_files,
     matcher,
     open_in_store,
+    refuse_rocksdb_index,
     resolve,
 )
-from rmqindex.folders import INDEX_FOLDER, ROCKSDB_STORE_FOLDER, STORE_FOLDERS
-from rmqindex.indexfile import open_index_source
-from rmqindex.layout import FIRST_POSITION
-from rmqindex.storage import UnsteadyError, map_files, read_steady
-from rmqindex.store import refuse_rocksdb_index
 from rmqindex.transaction import (
     directory_entries,
     effective_listing,

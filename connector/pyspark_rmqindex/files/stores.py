@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 from pyspark_rmqindex.options import AUTO
 from rmqindex import RmqIndexError
 from rmqindex.commitlog import PlannedLog
-from rmqindex.fileset import expand, has_pattern
 from rmqindex.folders import (
     COMMITLOG_FOLDER,
     DLEDGER_PREFIX,
@@ -26,7 +25,7 @@ from rmqindex.folders import (
 from rmqindex.keys import bytes_at, not_utf8
 from rmqindex.logfile import several_logs
 from rmqindex.record_layout import FILE_NAME_DIGITS
-from rmqindex.store import dledger_data, root_of
+from rmqindex.store import dledger_data, expand, has_pattern, root_of
 from rmqindex.transaction import entries_or_none, exists
 
 if TYPE_CHECKING:

@@ -20,9 +20,9 @@ from pyspark_rmqindex.options.kinds import (
     option,
 )
 from rmqindex import Layout
-from rmqindex.fileset import has_pattern
 from rmqindex.layout import INT32_MAX
 from rmqindex.record import MAX_BODY_SIZE
+from rmqindex.store import has_pattern
 from rmqindex.times import LocalTime, time_text
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from pyspark_rmqindex.schema import arrow_schema
 from rmqindex import CommitLog, RmqIndexError
 from rmqindex.audit import plan_audit, run_audit
 from rmqindex.commitlog import sibling_log
-from rmqindex.fileset import expand, has_pattern, is_index_name
+from rmqindex.store import expand, has_pattern, is_index_name
 from rmqindex.times import LocalTime, to_milliseconds
 from rmqindex.transaction import exists
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark_rmqindex.files.stores import find_log
 from rmqindex import CommitLog, RmqIndexError
 from rmqindex.explanation import uncovered_in
-from rmqindex.fileset import has_pattern, resolve
+from rmqindex.store import has_pattern, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -22,7 +22,7 @@ from pyspark_rmqindex.sql.calls import (
 )
 from rmqindex import RmqIndexError
 from rmqindex.explanation import SEARCHES, explain_lookup
-from rmqindex.fileset import expand, has_pattern
+from rmqindex.store import expand, has_pattern
 from rmqindex.times import zone_of
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from rmqindex.bulk import (
     plan_files,
     without_indexed,
 )
-from rmqindex.fileset import list_index_files
+from rmqindex.store import list_index_files
 from rmqindex.transaction import LocalStaging
 
 if TYPE_CHECKING:

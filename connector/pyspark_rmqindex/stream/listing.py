@@ -19,10 +19,10 @@ from pyspark_rmqindex.files.listing import list_files
 from pyspark_rmqindex.files.slices import FileSlice
 from pyspark_rmqindex.stream.store_offset import Mark, SeenFile, as_java_compares
 from rmqindex import IndexFile, Layout, RmqIndexError
-from rmqindex.fileset import lacking_text, open_in_store
 from rmqindex.indexfile import fits_layout, open_index_source
 from rmqindex.layout import FIRST_POSITION
 from rmqindex.storage import UnsteadyError, read_steady
+from rmqindex.store import lacking_text, open_in_store
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,11 +14,10 @@ from pyspark_rmqindex.options import WriteOptions as SparkOptions
 from pyspark_rmqindex.options import parse_options
 from rmqindex import RmqIndexError
 from rmqindex.bulk import WriteOptions
-from rmqindex.fileset import is_coverable, list_index_files, resolve
 from rmqindex.folders import COMMITLOG_FOLDER, INDEX_FOLDER, QUEUE_FOLDER
 from rmqindex.maintenance import TagChoice, tags_of_index
 from rmqindex.storage import SCHEMES, Location
-from rmqindex.store import refuse_target
+from rmqindex.store import is_coverable, list_index_files, refuse_target, resolve
 from rmqindex.transaction import entries_or_none, exists
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from rmqindex.explanation.place import Place
 from rmqindex.logfile.files import folders_of
 from rmqindex.logfile.leads import find_leads
 from rmqindex.logfile.witness import proved_lead
-from rmqindex.store.roots import root_of
+from rmqindex.store.store import root_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -29,7 +29,6 @@ from rmqindex.commitlog.planned_log import marked_files
 from rmqindex.commitlog.sibling import commit_log_of
 from rmqindex.consumequeue.comparison import compare_queues
 from rmqindex.errors import RmqIndexError
-from rmqindex.fileset.paths import index_entries, lacks_index, resolve
 from rmqindex.folders import INDEX_FOLDER
 from rmqindex.logfile.walk import record_crc_fault
 from rmqindex.record.bodies import is_inner_batch, iterate_inner_messages
@@ -39,6 +38,7 @@ from rmqindex.record_layout import INNER_NUM
 from rmqindex.storage.identity import FileChangedError
 from rmqindex.storage.location import Location
 from rmqindex.storage.opening import FileMark, ensure_same
+from rmqindex.store.store import index_entries, lacks_index, resolve
 from rmqindex.times import microseconds_of, to_milliseconds
 from rmqindex.transaction.broker_lock import BrokerState
 from rmqindex.transaction.directories import exists

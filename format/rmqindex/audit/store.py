@@ -21,8 +21,6 @@ import numpy as np
 from rmqindex.audit.audited import BLOCK
 from rmqindex.commitlog.sibling import commit_log_of
 from rmqindex.errors import RmqIndexError
-from rmqindex.fileset.names import local_time, timestamp_name
-from rmqindex.fileset.paths import index_entries, is_index_name
 from rmqindex.folders import ABORT_NAME, CHECKPOINT_NAME, INDEX_FOLDER, LOCK_NAME
 from rmqindex.indexfile.committed import open_index_source
 from rmqindex.indexfile.decoding import MILLISECONDS
@@ -37,6 +35,8 @@ from rmqindex.logfile.witness import proved_lead
 from rmqindex.storage.filesystem import unreadable
 from rmqindex.storage.location import Location
 from rmqindex.store.checkpoint import StoreCheckpoint
+from rmqindex.store.names import is_index_name, local_time, timestamp_name
+from rmqindex.store.store import index_entries
 from rmqindex.transaction.broker_lock import BrokerLock, BrokerState
 from rmqindex.transaction.directories import directory_entries
 from rmqindex.transaction.jobs import dead_jobs

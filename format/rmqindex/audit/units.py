@@ -14,7 +14,6 @@ import numpy as np
 from rmqindex.audit.audited import shown_layout, whole_entries
 from rmqindex.audit.extent import broker_of
 from rmqindex.errors import RmqIndexError
-from rmqindex.fileset.paths import index_entries
 from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.indexfile.fingerprint import FINAL_FIELDS, SAMPLED_ENTRY_BYTES
 from rmqindex.indexfile.geometry import infer_layout
@@ -22,6 +21,7 @@ from rmqindex.layout import FIRST_POSITION
 from rmqindex.logfile.files import find_files
 from rmqindex.storage.identity import FileChangedError
 from rmqindex.storage.opening import FileMark, ensure_same
+from rmqindex.store.store import index_entries
 from rmqindex.transaction.broker_lock import BrokerState
 from rmqindex.transaction.directories import exists
 

@@ -14,9 +14,9 @@ from rmqindex.bulk.file_plans import BuiltFile, build_file, plan_append, plan_fi
 from rmqindex.bulk.indexed_rows import check_file_not_indexed, without_indexed
 from rmqindex.bulk.sorted_runs import RunSet
 from rmqindex.errors import RmqIndexError
-from rmqindex.fileset.cover import present_checkpoint, raise_checkpoint
-from rmqindex.fileset.names import latest_name, next_names
 from rmqindex.ownfiles.disk import make_directories
+from rmqindex.store.checkpoint import present_checkpoint, raise_checkpoint
+from rmqindex.store.names import latest_name, next_names
 from rmqindex.times import zone_of
 from rmqindex.transaction.broker_lock import BrokerLock
 from rmqindex.transaction.local_staging import LocalStaging

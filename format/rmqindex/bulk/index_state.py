@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.fileset.geometry import open_in_store
-from rmqindex.fileset.paths import list_index_files
 from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.indexfile.geometry import Layout
 from rmqindex.indexfile.reader import IndexFile
 from rmqindex.storage.location import Location
+from rmqindex.store.snapshot import open_in_store
+from rmqindex.store.store import list_index_files
 from rmqindex.transaction.directories import exists
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rmqindex.bulk.index_state import IndexState, check_replaceable, find_layout, index_entries
 from rmqindex.errors import RmqIndexError
-from rmqindex.fileset.cover import ensure_coverable, present_checkpoint
+from rmqindex.store.checkpoint import ensure_coverable, present_checkpoint
 from rmqindex.transaction.broker_lock import BrokerLock
 from rmqindex.transaction.staging import create_staging
 

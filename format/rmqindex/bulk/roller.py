@@ -8,10 +8,10 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from rmqindex.fileset.names import next_names
 from rmqindex.indexwriter.append_in_place import InPlaceFlush
 from rmqindex.indexwriter.appender import EntryAppender
 from rmqindex.indexwriter.writer import open_appender
+from rmqindex.store.names import next_names
 from rmqindex.transaction.undo import FileMark
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rmqindex.bulk.committer import Commit, Committer
-    from rmqindex.fileset.snapshot import Snapshot
     from rmqindex.indexfile.geometry import Layout
+    from rmqindex.store.snapshot import Snapshot
 
 __all__ = ["FileRoller", "replace_files"]
 

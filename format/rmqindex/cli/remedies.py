@@ -12,11 +12,11 @@ from rmqindex.audit.rules import RESTORE_LOG, WHOLE_LOG
 from rmqindex.command_line import command_line
 from rmqindex.errors import RmqIndexError
 from rmqindex.explanation.place import Place
-from rmqindex.fileset.geometry import layout_beside
-from rmqindex.fileset.paths import index_entries
 from rmqindex.folders import INDEX_FOLDER
 from rmqindex.indexfile.geometry import Layout, infer_layout
 from rmqindex.storage.location import Location
+from rmqindex.store.snapshot import layout_beside
+from rmqindex.store.store import index_entries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -136,8 +136,8 @@ def stores_of(paths: Sequence[str]) -> list[str]:
 
 
 def _expanded(path: str) -> list[str]:
-    from rmqindex.fileset.patterns import expand, has_pattern  # noqa: PLC0415
     from rmqindex.storage.location import Location  # noqa: PLC0415  (help needs no storage)
+    from rmqindex.store.patterns import expand, has_pattern  # noqa: PLC0415
 
     given = Location.of(path)
     if has_pattern(given) and (given.local is None or not os.path.lexists(given)):

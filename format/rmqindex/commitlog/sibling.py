@@ -6,10 +6,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from rmqindex.commitlog.log import CommitLog
-from rmqindex.fileset.paths import lacks_index, resolve
 from rmqindex.folders import COMMITLOG_FOLDER
 from rmqindex.storage.location import Location
 from rmqindex.store.dledger import dledger_data
+from rmqindex.store.store import lacks_index, resolve
 from rmqindex.transaction.directories import entries_or_none, exists, list_once
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from rmqindex.errors import CorruptCommitLogError, RmqIndexError
 from rmqindex.folders import BATCH_FOLDER, QUEUE_FOLDER
 from rmqindex.queue_layout import BATCH_UNIT_DTYPE, DEFAULT_DELAY_LEVELS, UNIT_DTYPE
 from rmqindex.store.contents import hold_writable
-from rmqindex.store.roots import root_of
+from rmqindex.store.store import root_of
 from rmqindex.store.topics import TopicTable
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from rmqindex.storage.identity import FileIdentity
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rmqindex.fileset.planned_index import PlannedFile
+    from rmqindex.store.snapshot import PlannedFile
 
 __all__ = ["FileFacts", "Totals", "describe", "total"]
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from rmqindex.fileset.planned_index import PlannedFile
+    from rmqindex.store.snapshot import PlannedFile
 
 __all__ = ["IndexCounts", "count_index"]
 

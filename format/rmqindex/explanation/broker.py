@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from rmqindex.commitlog.log import CommitLog
-    from rmqindex.fileset.planned_index import PlannedFile
     from rmqindex.header import IndexHeader
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.indexfile.reader import IndexFile
     from rmqindex.storage.location import PathLike
+    from rmqindex.store.snapshot import PlannedFile
 
 __all__ = ["BrokerSearch", "KeyTruths", "Window", "explain_file", "truth_of"]
 

@@ -16,12 +16,12 @@ import numpy as np
 from rmqindex.errors import RmqIndexError
 from rmqindex.explanation.log_parts import IndexCover, IndexSpan, cover_of, inner_gaps
 from rmqindex.explanation.place import Place
-from rmqindex.fileset.paths import index_entries, lacks_index, resolve
-from rmqindex.fileset.planned_index import plan_index
 from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.keys.messages import expand_messages
 from rmqindex.layout import INT64_MAX
 from rmqindex.storage.opening import map_files
+from rmqindex.store.snapshot import plan_index
+from rmqindex.store.store import index_entries, lacks_index, resolve
 from rmqindex.times import format_millis
 from rmqindex.transaction.broker_lock import BrokerLock
 
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
     from rmqindex.commitlog.log import CommitLog
     from rmqindex.explanation.log_parts import Gap
-    from rmqindex.fileset.planned_index import PlannedFile
     from rmqindex.indexfile.entries import Mode
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.storage.location import Location, PathLike
+    from rmqindex.store.snapshot import PlannedFile
     from rmqindex.transaction.directories import FileEntry
 
 __all__ = ["LONGEST_LAG", "Uncovered", "uncovered", "uncovered_in"]

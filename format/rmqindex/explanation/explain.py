@@ -35,7 +35,6 @@ from rmqindex.explanation.place import Place
 from rmqindex.explanation.reasons import OF_OTHERS
 from rmqindex.explanation.result import IndexReach, LookupExplanation
 from rmqindex.explanation.wording import Times
-from rmqindex.fileset.planned_index import plan_index
 from rmqindex.indexfile.geometry import AmbiguousLayoutError
 from rmqindex.keys.hashing import index_key, key_hash
 from rmqindex.keys.messages import tag_key
@@ -47,6 +46,7 @@ from rmqindex.record.message_ids import (
     decode_message_id,
     decode_offset_msg_id,
 )
+from rmqindex.store.snapshot import plan_index
 from rmqindex.times import check_milliseconds, zone_of
 
 if TYPE_CHECKING:
@@ -63,9 +63,9 @@ if TYPE_CHECKING:
         LogReach,
         OtherTopic,
     )
-    from rmqindex.fileset.planned_index import PlannedFile
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.storage.location import PathLike
+    from rmqindex.store.snapshot import PlannedFile
 
 __all__ = ["SEARCHES", "Search", "explain_lookup"]
 

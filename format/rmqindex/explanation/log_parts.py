@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from rmqindex.commitlog.log import CommitLog
     from rmqindex.errors import RmqIndexError
     from rmqindex.explanation.broker import Window
-    from rmqindex.fileset.planned_index import PlannedFile
     from rmqindex.logfile.files import LogFile
+    from rmqindex.store.snapshot import PlannedFile
 
     Span = tuple[int, int]
 

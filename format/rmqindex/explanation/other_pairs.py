@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from rmqindex.commitlog.log import CommitLog
-    from rmqindex.fileset.planned_index import PlannedFile
     from rmqindex.storage.location import Location
+    from rmqindex.store.snapshot import PlannedFile
 
 __all__ = [
     "PairOffsets",

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from rmqindex.commitlog.sibling import commit_log_of
 from rmqindex.explanation.wording import Commands
-from rmqindex.fileset.paths import lacks_index, resolve
 from rmqindex.folders import (
     INDEX_FOLDER,
     MULTI_PATH_SPLITTER,
@@ -15,7 +14,7 @@ from rmqindex.folders import (
 )
 from rmqindex.storage.location import Location
 from rmqindex.store.contents import rocksdb_index
-from rmqindex.store.roots import root_of
+from rmqindex.store.store import lacks_index, resolve, root_of
 from rmqindex.transaction.broker_lock import BrokerLock
 from rmqindex.transaction.directories import entries_or_none, exists
 

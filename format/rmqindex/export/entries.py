@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from rmqindex.export.folder import ExportResult
-    from rmqindex.fileset.planned_index import PlannedFile
+    from rmqindex.store.snapshot import PlannedFile
 
 __all__ = ["EntrySelection", "entry_schema", "entry_tables", "export_entries"]
 

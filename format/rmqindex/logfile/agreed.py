@@ -22,7 +22,7 @@ from rmqindex.logfile.walk import is_record
 from rmqindex.logfile.witness import named_stop, proved_lead
 from rmqindex.record.records import gather, parse_records
 from rmqindex.store.dledger import committed_index, entry_place
-from rmqindex.store.roots import root_of
+from rmqindex.store.store import root_of
 
 if TYPE_CHECKING:
     from rmqindex.logfile.files import LogFile, OpenFiles

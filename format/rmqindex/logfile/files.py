@@ -30,7 +30,7 @@ from rmqindex.storage.opening import FileMark, UnsteadyError, ensure_same, open_
 from rmqindex.storage.source import ByteSource
 from rmqindex.store.contents import refuse_other_log
 from rmqindex.store.dledger import dledger_data, entry_head_of
-from rmqindex.store.roots import root_of
+from rmqindex.store.store import root_of
 from rmqindex.store.surroundings import ensure_may_be_empty
 from rmqindex.transaction.broker_lock import BrokerLock
 from rmqindex.transaction.directories import (

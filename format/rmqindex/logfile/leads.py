@@ -21,13 +21,13 @@ import numpy as np
 
 from rmqindex.dledger_layout import ENTRY_HEAD
 from rmqindex.errors import RmqIndexError
-from rmqindex.fileset.paths import index_entries
 from rmqindex.folders import BATCH_FOLDER, INDEX_FOLDER, QUEUE_FOLDER
 from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.queue_layout import BATCH_UNIT_DTYPE, BLANK_SIZE, FILE_NAME_DIGITS, UNIT_DTYPE
 from rmqindex.storage.location import Location
 from rmqindex.store.checkpoint import CHECKPOINT_NAME, StoreCheckpoint
 from rmqindex.store.dledger import committed_index, dledger_data, entry_place
+from rmqindex.store.store import index_entries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -19,7 +19,7 @@ from rmqindex.logfile.leads import find_leads
 from rmqindex.logfile.walk import find_record, is_record, record_crc_fault
 from rmqindex.logfile.witness import proved_lead
 from rmqindex.record.records import parse_records, store_timestamp_of
-from rmqindex.store.roots import root_of
+from rmqindex.store.store import root_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -8,12 +8,12 @@ import numpy as np
 
 from rmqindex.audit.audited import BLOCK, whole_entries
 from rmqindex.errors import RmqIndexError
-from rmqindex.fileset.geometry import layout_beside, open_in_store
 from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.indexfile.decoding import ENTRY_SCHEMA, MILLISECONDS, BatchBuilder, Links, links_of
 from rmqindex.indexfile.geometry import UnknownLayoutError, infer_layout, usual_layout
 from rmqindex.indexfile.uncounted import damaged_count
 from rmqindex.layout import ENTRY_SIZE, FIRST_POSITION, INT64_MAX
+from rmqindex.store.snapshot import layout_beside, open_in_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

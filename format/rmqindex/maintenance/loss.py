@@ -19,11 +19,11 @@ from rmqindex.bulk.replacement import (
 from rmqindex.commitlog.log import MATCH_STATES
 from rmqindex.commitlog.zeroed import zeroed_messages
 from rmqindex.errors import RmqIndexError
-from rmqindex.fileset.geometry import open_in_store
 from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.layout import HEADER_SIZE
 from rmqindex.maintenance.intact_entries import replaced_entries
 from rmqindex.maintenance.log_proof import keys_at
+from rmqindex.store.snapshot import open_in_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
     from rmqindex.bulk.roller import FileRoller
     from rmqindex.commitlog.log import CommitLog
-    from rmqindex.fileset.snapshot import Snapshot
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.record.records import Records
+    from rmqindex.store.snapshot import Snapshot
     from rmqindex.transaction.directories import FileEntry
 
 __all__ = ["LossJudge", "SoundSpans", "replacement_of"]

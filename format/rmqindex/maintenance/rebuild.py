@@ -23,10 +23,6 @@ from rmqindex.commitlog.ensured import ensure_end
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.dledger_layout import DATA_FOLDER
 from rmqindex.errors import RmqIndexError
-from rmqindex.fileset.cover import is_coverable
-from rmqindex.fileset.geometry import open_in_store
-from rmqindex.fileset.names import latest_name
-from rmqindex.fileset.snapshot import Snapshot
 from rmqindex.folders import COMMITLOG_FOLDER, DLEDGER_PREFIX, INDEX_FOLDER
 from rmqindex.header import IndexHeader
 from rmqindex.indexfile.geometry import Layout, infer_layout
@@ -42,7 +38,10 @@ from rmqindex.maintenance.loss import LossJudge, SoundSpans, replacement_of
 from rmqindex.maintenance.tags import choose_tags
 from rmqindex.record.batches import store_timestamps
 from rmqindex.record.index_keys import IndexKeys
+from rmqindex.store.checkpoint import is_coverable
 from rmqindex.store.contents import hold_writable
+from rmqindex.store.names import latest_name
+from rmqindex.store.snapshot import Snapshot, open_in_store
 from rmqindex.times import zone_of
 from rmqindex.transaction.local_staging import LocalStaging
 from rmqindex.transaction.owner import Owner

@@ -23,10 +23,6 @@ from rmqindex.command_line import command_line
 from rmqindex.commitlog.log import MATCH_STATES, CommitLog
 from rmqindex.commitlog.sibling import commit_log_of
 from rmqindex.errors import CorruptIndexError, RmqIndexError
-from rmqindex.fileset.geometry import layout_beside, open_in_store
-from rmqindex.fileset.names import latest_name
-from rmqindex.fileset.paths import list_index_files, resolve
-from rmqindex.fileset.snapshot import Snapshot
 from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.indexfile.geometry import AmbiguousLayoutError, UnknownLayoutError
 from rmqindex.indexfile.reader import IndexFile
@@ -35,6 +31,9 @@ from rmqindex.query.ranks import SearchedFile
 from rmqindex.query.verification import Verifier
 from rmqindex.store.checkpoint import CHECKPOINT_NAME
 from rmqindex.store.contents import hold_writable
+from rmqindex.store.names import latest_name
+from rmqindex.store.snapshot import Snapshot, layout_beside, open_in_store
+from rmqindex.store.store import list_index_files, resolve
 from rmqindex.times import zone_of
 from rmqindex.transaction.jobs import recover
 from rmqindex.transaction.local_staging import LocalStaging

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from rmqindex.audit.missing import MissingPart
     from rmqindex.commitlog.log import CommitLog
     from rmqindex.explanation.coverage import Uncovered
-    from rmqindex.fileset.planned_index import PlannedFile
     from rmqindex.indexfile.entries import Mode
     from rmqindex.inspection.usage import Usage
+    from rmqindex.store.snapshot import PlannedFile
 
 __all__ = ["told_lacking", "told_missing", "usage_table", "with_messages"]
 

@@ -23,8 +23,6 @@ from rmqindex.explanation.coverage import uncovered
 from rmqindex.explanation.explain import explain_lookup
 from rmqindex.export.columns import DEFAULT_COLUMNS, as_table
 from rmqindex.export.entries import EntrySelection, entry_schema, entry_tables
-from rmqindex.fileset.paths import lacks_index, resolve
-from rmqindex.fileset.planned_index import plan_index
 from rmqindex.folders import INDEX_FOLDER
 from rmqindex.inspection.usage import measure_usage
 from rmqindex.keys.utf8 import check_topic
@@ -42,6 +40,8 @@ from rmqindex.messagestore.summary import FILE_COLUMNS, file_row, files_text, lo
 from rmqindex.query.many_keys import lookup_keys
 from rmqindex.storage.filesystem import status_of
 from rmqindex.storage.location import Location
+from rmqindex.store.snapshot import plan_index
+from rmqindex.store.store import lacks_index, resolve
 from rmqindex.times import system_zone, zone_of
 
 if TYPE_CHECKING:
@@ -52,13 +52,13 @@ if TYPE_CHECKING:
     from rmqindex.display.facts import FileFacts
     from rmqindex.explanation.explain import Search
     from rmqindex.explanation.result import LookupExplanation
-    from rmqindex.fileset.planned_index import PlannedFile
     from rmqindex.indexfile.entries import Mode
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.logfile.files import LogFile
     from rmqindex.maintenance.rebuild import RebuildResult
     from rmqindex.messagestore.arguments import Time
     from rmqindex.storage.location import PathLike
+    from rmqindex.store.snapshot import PlannedFile
 
 __all__ = ["MessageStore"]
 

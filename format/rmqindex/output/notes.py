@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
     from rmqindex.audit import MissingPart
     from rmqindex.consumequeue.rebuild import QueueRebuildResult
-    from rmqindex.fileset.planned_index import PlannedFile
     from rmqindex.maintenance.rebuild import RebuildResult
     from rmqindex.maintenance.tags import TagChoice
+    from rmqindex.store.snapshot import PlannedFile
 
 __all__ = ["complain_of_lacking", "complain_of_missing", "queue_notes", "rebuild_notes"]
 

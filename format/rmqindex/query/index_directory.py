@@ -10,8 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from rmqindex.arguments import ensure_flags, int_of, int_or_none, text_of
-from rmqindex.fileset.paths import index_entries
-from rmqindex.fileset.planned_index import read_listed
 from rmqindex.header import IndexHeader
 from rmqindex.indexfile.geometry import Layout
 from rmqindex.indexfile.reader import IndexFile
@@ -33,6 +31,8 @@ from rmqindex.query.loading import (
 )
 from rmqindex.store.checkpoint import CHECKPOINT_NAME
 from rmqindex.store.contents import hold_writable
+from rmqindex.store.snapshot import read_listed
+from rmqindex.store.store import index_entries
 from rmqindex.times import zone_of
 from rmqindex.transaction.broker_lock import StoreHold
 

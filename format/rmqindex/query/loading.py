@@ -8,15 +8,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.fileset.names import next_names
-from rmqindex.fileset.paths import resolve
-from rmqindex.fileset.planned_index import layout_of_fullest
 from rmqindex.folders import COMMITLOG_FOLDER, INDEX_FOLDER
 from rmqindex.indexfile.geometry import Layout
 from rmqindex.layout import FIRST_POSITION
 from rmqindex.ownfiles.writable import WritableFile
 from rmqindex.storage.location import Location
 from rmqindex.store.checkpoint import CHECKPOINT_NAME, StoreCheckpoint
+from rmqindex.store.names import next_names
+from rmqindex.store.snapshot import layout_of_fullest
+from rmqindex.store.store import resolve
 from rmqindex.transaction.directories import exists
 from rmqindex.transaction.journal import staging_root
 from rmqindex.transaction.local_staging import LocalStaging

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rmqindex.commitlog.log import CommitLog
-    from rmqindex.fileset.planned_index import PlannedFile
+    from rmqindex.store.snapshot import PlannedFile
 
 __all__ = ["LOOKUP_SCHEMA", "lookup_keys"]
 

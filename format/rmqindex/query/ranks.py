@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import numpy as np
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.fileset.geometry import open_in_store
-from rmqindex.fileset.paths import list_index_files
 from rmqindex.layout import FIRST_POSITION
+from rmqindex.store.snapshot import open_in_store
+from rmqindex.store.store import list_index_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rmqindex.fileset.planned_index import PlannedFile
     from rmqindex.indexfile.entries import MessageRun
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.indexfile.reader import IndexFile
     from rmqindex.storage.location import Location
+    from rmqindex.store.snapshot import PlannedFile
     from rmqindex.transaction.directories import FileEntry
 
 __all__ = ["EntryRun", "Ranks", "SearchedFile", "choose_key"]

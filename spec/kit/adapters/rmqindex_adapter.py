@@ -22,7 +22,7 @@ from rmqindex import (
     RmqIndexError,
     StoreCheckpoint,
 )
-from rmqindex.fileset import is_index_name, list_index_files
+from rmqindex.store import is_index_name, list_index_files
 from rmqindex_store import STORE_OPERATIONS
 from serve import serve
 

@@ -15,8 +15,8 @@ from pyspark_rmqindex.stream.commit import StreamBatch, commit_batch, staging_of
 from pyspark_rmqindex.stream.store_offset import StoreOffset
 from pyspark_rmqindex.write.job import write_options
 from rmqindex import RmqIndexError
-from rmqindex.fileset.patterns import expand, matcher
 from rmqindex.storage import Location
+from rmqindex.store.patterns import expand, matcher
 from rmqindex.times import zone_of
 from rmqindex.transaction.journal import staging_root
 from rmqindex.transaction.owner import Owner

@@ -15,7 +15,7 @@ from tests.system.faults.families import family_of, kill
 from killing import assert_one_turn, kill_before, lives
 from pyspark_rmqindex.write.writer import IndexWriter
 from rmqindex import IndexFile, Layout, RmqIndexError
-from rmqindex.fileset import resolve
+from rmqindex.store import resolve
 from rmqindex.transaction import exists
 from rmqindex.transaction.journal import effective_listing
 

@@ -22,8 +22,8 @@ from pyspark_rmqindex.write import writer as writer_module
 from pyspark_rmqindex.write.job import write_options
 from pyspark_rmqindex.write.writer import IndexWriter
 from rmqindex import IndexFile, IndexFileWriter, RmqIndexError
-from rmqindex.fileset.paths import index_files
 from rmqindex.storage import Location
+from rmqindex.store.store import index_files
 from rmqindex.transaction import object_staging
 from rmqindex.transaction.commit_record import STAGING_PREFIX
 from rmqindex.transaction.object_staging import ObjectStaging

@@ -10,10 +10,10 @@ import pytest
 from spark_writes import write
 
 from rmqindex import RmqIndexError, rebuild_index, sample_store
-from rmqindex.fileset.names import timestamp_name
-from rmqindex.fileset.paths import index_files
 from rmqindex.indexfile.geometry import Layout
 from rmqindex.maintenance.relayout import expire_index, relayout_index
+from rmqindex.store.names import timestamp_name
+from rmqindex.store.store import index_files
 from rmqindex.times import zone_of
 from rmqindex.transaction.used_names import LAST_NAME
 from s3_server import BUCKET

@@ -15,8 +15,8 @@ from permissions import mode_of
 from recorded import BROKER_VERSIONS, MESSAGE_KINDS, STORE_KINDS
 from rmqindex import CommitLog, IncompleteIndexWarning, MessageStore, rebuild_index
 from rmqindex.explanation import coverage, uncovered
-from rmqindex.fileset.planned_index import plan_index
 from rmqindex.storage.location import Location
+from rmqindex.store.snapshot import plan_index
 
 SAMPLE = rmqindex.sample_store()
 NAMES = sorted(path.name for path in (SAMPLE / "index").iterdir())

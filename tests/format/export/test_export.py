@@ -22,7 +22,7 @@ from commitlog_encoder import Log, Message, properties_text
 from rmqindex import CommitLog, CorruptCommitLogError, RmqIndexError
 from rmqindex.commitlog import Selection, newest_messages, select_messages
 from rmqindex.export import DEFAULT_COLUMNS, EntrySelection, export_entries, export_messages
-from rmqindex.fileset.planned_index import plan_index
+from rmqindex.store.snapshot import plan_index
 
 STORE = rmqindex.sample_store()
 TOPICS = ("A", "B", "C")

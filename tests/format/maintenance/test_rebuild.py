@@ -16,10 +16,10 @@ from rmqindex import (
     rebuild_index,
     sample_store,
 )
-from rmqindex.fileset.geometry import open_in_store
 from rmqindex.indexwriter.appender import EntryAppender
 from rmqindex.maintenance import rebuild as rebuild_module
 from rmqindex.storage.location import Location
+from rmqindex.store.snapshot import open_in_store
 from rmqindex.transaction.journal import effective_listing
 from rmqindex.transaction.local_staging import LocalStaging
 

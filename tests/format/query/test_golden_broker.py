@@ -21,8 +21,8 @@ from rmqindex import (
     rebuild_index,
     verify,
 )
-from rmqindex.fileset.planned_index import plan_index
 from rmqindex.query.many_keys import lookup_keys
+from rmqindex.store.snapshot import plan_index
 from trees import queue_files
 
 VERSIONS = sorted(path.name for path in BROKER_VERSIONS.iterdir() if path.is_dir())

@@ -32,8 +32,8 @@ from rmqindex import (
     key_hash,
     sample_store,
 )
-from rmqindex.fileset.names import timestamp_name
 from rmqindex.indexwriter.appender import EntryAppender
+from rmqindex.store.names import timestamp_name
 from rmqindex.transaction.local_staging import LocalStaging
 from rmqindex.transaction.owner import Owner
 from trees import files_of

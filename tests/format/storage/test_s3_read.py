@@ -24,8 +24,6 @@ from rmqindex import (
     index_key,
     key_hash,
 )
-from rmqindex.fileset.paths import index_files, list_index_files
-from rmqindex.fileset.patterns import has_pattern
 from rmqindex.storage.location import Location, Storage
 from rmqindex.storage.opening import open_source
 from rmqindex.storage.s3 import (
@@ -33,6 +31,8 @@ from rmqindex.storage.s3 import (
     check_no_secret,
     without_keys,
 )
+from rmqindex.store.patterns import has_pattern
+from rmqindex.store.store import index_files, list_index_files
 from s3_server import ACCESS_KEY, SECRET_KEY, SECRETS, SESSION_TOKEN, by_kind
 
 pytestmark = pytest.mark.usefixtures("s3_environment")

@@ -22,10 +22,10 @@ import pytest
 
 from killing import assert_one_turn, before_each_step, fork_server, kill_before, lives
 from rmqindex import RmqIndexError
-from rmqindex.fileset.paths import resolve
-from rmqindex.fileset.snapshot import Snapshot
 from rmqindex.ownfiles.writable import copy_sparse
 from rmqindex.storage import opening
+from rmqindex.store.snapshot import Snapshot
+from rmqindex.store.store import resolve
 from rmqindex.transaction import jobs
 from rmqindex.transaction import journal as journal_module
 from rmqindex.transaction import owner as owner_module

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from datetime import tzinfo
 
-from rmqindex.fileset.names import next_names, timestamp_name
+from rmqindex.store.names import next_names, timestamp_name
 from rmqindex.times import zone_of
 
 from ..outcome import outcome

@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark_rmqconsumequeue import DefaultSource as QueueSource
 from pyspark_rmqindex import DefaultSource
 from rmqindex import ConsumeQueue, IndexDirectory, IndexFile, RmqIndexError
-from rmqindex.fileset import index_files
+from rmqindex.store import index_files
 
 from .states import LAYOUTS
 

@@ -33,8 +33,8 @@ from rmqindex.display.plot import IMAGE_TYPES, plot_counts
 from rmqindex.display.plot_data import count_index
 from rmqindex.display.terminal import progress_bar
 from rmqindex.display.text import counted, write_line
-from rmqindex.fileset.planned_index import plan_index
 from rmqindex.output.notes import complain_of_lacking
+from rmqindex.store.snapshot import plan_index
 from rmqindex.times import MILLISECOND, parse_duration
 
 if TYPE_CHECKING:

@@ -36,9 +36,9 @@ from rmqindex.export import (
     export_messages,
     exported_range,
 )
-from rmqindex.fileset.planned_index import plan_index
 from rmqindex.output.notes import complain_of_lacking, complain_of_missing
 from rmqindex.storage.location import Location
+from rmqindex.store.snapshot import plan_index
 
 if TYPE_CHECKING:
     from rmqindex.audit import MissingPart

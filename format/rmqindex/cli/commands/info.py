@@ -32,9 +32,6 @@ from rmqindex.cli.options import (
 )
 from rmqindex.display.facts import describe
 from rmqindex.display.text import complain, write_line
-from rmqindex.fileset.geometry import layout_beside
-from rmqindex.fileset.paths import rebuild_advice
-from rmqindex.fileset.planned_index import plan_index
 from rmqindex.indexfile.geometry import UnknownLayoutError
 from rmqindex.layout import FIRST_POSITION, INT64_MAX, INT64_MIN
 from rmqindex.maintenance.intact_entries import salvage_listed
@@ -42,6 +39,8 @@ from rmqindex.output.interface import Shortfall
 from rmqindex.output.notes import complain_of_lacking
 from rmqindex.storage.location import Location
 from rmqindex.store.sample import write_sample_store
+from rmqindex.store.snapshot import layout_beside, plan_index
+from rmqindex.store.store import rebuild_advice
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -49,9 +48,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from rmqindex.fileset.planned_index import PlannedFile
     from rmqindex.indexfile.entries import Mode
     from rmqindex.output.interface import Zone
+    from rmqindex.store.snapshot import PlannedFile
 
 __all__ = ["info", "sample", "scan"]
 

@@ -33,7 +33,6 @@ from rmqindex.command_line import command_line
 from rmqindex.commitlog.sibling import commit_log_of
 from rmqindex.display.text import complain
 from rmqindex.explanation.coverage import uncovered
-from rmqindex.fileset.planned_index import plan_index
 from rmqindex.keys.hashing import index_key
 from rmqindex.keys.messages import tag_key
 from rmqindex.layout import DEFAULT_MAX_MSGS_NUM_BATCH, INT64_MAX
@@ -44,17 +43,18 @@ from rmqindex.output.notes import complain_of_lacking
 from rmqindex.query.many_keys import lookup_keys
 from rmqindex.query.verification import VERIFIED
 from rmqindex.storage.location import Location, path_text
+from rmqindex.store.snapshot import plan_index
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import BinaryIO
 
     from rmqindex.commitlog.log import CommitLog
-    from rmqindex.fileset.planned_index import PlannedFile
     from rmqindex.indexfile.entries import Mode
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.output.interface import Zone
     from rmqindex.query.index_directory import QueryOffsetResult
+    from rmqindex.store.snapshot import PlannedFile
 
 __all__ = ["lookup"]
 

@@ -33,7 +33,6 @@ from rmqindex.consumequeue.staging import QueueStaging, is_unfinished
 from rmqindex.display.terminal import progress_bar
 from rmqindex.display.text import complain, counted
 from rmqindex.errors import RmqIndexError
-from rmqindex.fileset.paths import resolve
 from rmqindex.folders import INDEX_FOLDER
 from rmqindex.indexfile.geometry import Layout
 from rmqindex.maintenance.relayout import (
@@ -42,6 +41,7 @@ from rmqindex.maintenance.relayout import (
     header_of,
     relayout_index,
 )
+from rmqindex.store.store import resolve
 from rmqindex.transaction.broker_lock import BrokerLock
 from rmqindex.transaction.jobs import recover as recover_index
 

@@ -27,7 +27,6 @@ from rmqindex.consumequeue.paths import queue_topics
 from rmqindex.display.text import complain
 from rmqindex.errors import RmqIndexError
 from rmqindex.explanation import uncovered
-from rmqindex.fileset.planned_index import plan_index
 from rmqindex.folders import INDEX_FOLDER
 from rmqindex.keys.hashing import index_key, key_hash
 from rmqindex.layout import INT64_MAX
@@ -38,6 +37,7 @@ from rmqindex.query.verification import VERIFIED, Verifier
 from rmqindex.record.message_ids import decode_offset_msg_id
 from rmqindex.storage.location import Location
 from rmqindex.store.contents import refuse_rocksdb_index
+from rmqindex.store.snapshot import plan_index
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import rmqindex
 from rmqindex import CorruptIndexError, RmqIndexError
-from rmqindex.fileset.planned_index import plan_index
+from rmqindex.store.snapshot import plan_index
 
 STORE = Path(rmqindex.sample_store())
 NAMES = sorted(path.name for path in (STORE / "index").iterdir())

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmqindex import RmqIndexError
-from rmqindex.fileset.names import next_names, timestamp_name
+from rmqindex.store.names import next_names, timestamp_name
 from rmqindex.times import zone_of
 
 NOW = 1_704_164_645_678

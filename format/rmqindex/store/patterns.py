@@ -6,6 +6,7 @@ import re
 from fnmatch import translate
 from typing import TYPE_CHECKING, NamedTuple
 
+from rmqindex.store.names import broker_order
 from rmqindex.transaction.directories import FileEntry, entries_or_none, exists
 
 if TYPE_CHECKING:
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Hit",
-    "broker_order",
     "expand",
     "has_pattern",
     "is_hidden",
@@ -79,11 +79,6 @@ def matcher(pattern: str) -> Callable[[str], object]:
     """
     alternatives = [translate(each.replace("[^", "[!")) for each in _braces(pattern)]
     return re.compile("|".join(alternatives)).match
-
-
-def broker_order(entry: FileEntry) -> bytes:
-    """Return a sort key that orders names as Java compares strings."""
-    return entry.name.encode("utf-16-be", "surrogatepass")
 
 
 def is_hidden(name: str) -> bool:

@@ -1,18 +1,19 @@
 """Resolves paths of IndexFiles, index directories and store roots (spec: file names).
 
 The broker reads the files of ``<store root>/index`` in the order of their paths, and only those
-whose name ``Long.parseLong`` accepts (RocketMQ: ``IndexService.load``, ``DefaultMappedFile``).
+whose name ``Long.parseLong`` accepts (RocketMQ: ``IndexService.load``, ``DefaultMappedFile``,
+``StorePathConfigHelper``).
 """
 
 from __future__ import annotations
 
-import unicodedata
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow.fs as pafs
 
 from rmqindex.command_line import command_line
+from rmqindex.dledger_layout import DATA_FOLDER
 from rmqindex.errors import RmqIndexError
 from rmqindex.folders import (
     COMMITLOG_FOLDER,
@@ -21,7 +22,6 @@ from rmqindex.folders import (
     ROCKSDB_STORE_FOLDER,
     STORE_FOLDERS,
 )
-from rmqindex.layout import INT64_MAX, INT64_MIN
 from rmqindex.storage.filesystem import status_of
 from rmqindex.storage.location import Location
 from rmqindex.store.contents import (
@@ -31,6 +31,7 @@ from rmqindex.store.contents import (
     refuse_tiered_folder,
 )
 from rmqindex.store.dledger import dledger_data
+from rmqindex.store.names import broker_order, is_index_name
 from rmqindex.store.surroundings import ensure_may_be_empty
 from rmqindex.transaction.directories import (
     FileEntry,
@@ -50,18 +51,15 @@ __all__ = [
     "ResolvedPath",
     "index_entries",
     "index_files",
-    "is_index_name",
     "is_other_kind",
     "lacks_index",
     "list_index_files",
     "rebuild_advice",
     "resolve",
+    "root_of",
 ]
 
-
 _EXPECTED = "IndexFiles, or a store with a folder index"
-# So many decimal digits are always within 64 bits.
-_ALWAYS_FIT = len(str(INT64_MAX)) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,25 +81,6 @@ class ResolvedPath:
             return self.path
         local = self.path.local
         return self.path.parent if local is None else self.path.storage.at(local.parent)
-
-
-def is_index_name(name: str) -> bool:
-    """Return whether the broker loads a file of this name, that is, ``Long.parseLong`` accepts it.
-
-    It accepts an optional sign and decimal digits of any script of the basic plane, within 64 bits.
-    """
-    digits = name[1:] if name[:1] in ("+", "-") else name
-    if len(digits) <= _ALWAYS_FIT and digits.isascii():
-        return digits.isdigit()
-    value = 0
-    for character in digits:
-        digit = unicodedata.decimal(character, None)
-        if digit is None or ord(character) > 0xFFFF:
-            return False
-        value = min(value * 10 + int(digit), INT64_MAX + 2)
-    if not digits:
-        return False
-    return -value >= INT64_MIN if name.startswith("-") else value <= INT64_MAX
 
 
 def resolve(
@@ -281,5 +260,24 @@ def index_entries(directory: PathLike, listed: Lister | None = None) -> list[Fil
     """
     found = directory_entries(directory) if listed is None else listed(directory)
     entries = [entry for entry in found if is_index_name(entry.name)]
-    # Java compares strings by UTF-16 code units.
-    return sorted(entries, key=lambda entry: entry.name.encode("utf-16-be", "surrogatepass"))
+    return sorted(entries, key=broker_order)
+
+
+_FOLDERS = frozenset({INDEX_FOLDER, COMMITLOG_FOLDER})
+
+
+def root_of(directory: Location) -> Location:
+    """Return the store root that a directory of IndexFiles or of a log is in.
+
+    It depends on the text of the path alone (RocketMQ: ``StorePathConfigHelper``), and costs no
+    I/O.
+
+    Returns:
+        The parent of ``index``, ``commitlog`` and ``dledger-*``; of ``dledger-*/data`` the parent
+        of the first; of any other directory, the directory itself, which may be a root.
+    """
+    absolute = directory.absolute
+    name, above = absolute.name, absolute.parent
+    if name == DATA_FOLDER and above.name.startswith(DLEDGER_PREFIX):
+        return above.parent
+    return above if name in _FOLDERS or name.startswith(DLEDGER_PREFIX) else directory

@@ -1,26 +1,31 @@
-"""The plan of reading an index: its files, and how many entries each had.
+"""The IndexFiles of an index as of one listing, with their headers and geometry.
 
 A writer may commit meanwhile: opening a file checks that it is the listed one, and only the entries
 counted then are read, so an answer reflects one state, or is refused.
+
+A broker opens all files of an index with one geometry, so a sound file proves that of a truncated
+one beside it, or of one with too few entries.
 """
 
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, field
+import os
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
 from rmqindex.command_line import command_line
 from rmqindex.errors import CorruptIndexError, RmqIndexError
-from rmqindex.fileset.geometry import open_in_store
-from rmqindex.fileset.paths import index_files, list_index_files, resolve
 from rmqindex.header import IndexHeader
-from rmqindex.indexfile.committed import open_index_source
-from rmqindex.indexfile.geometry import Layout
+from rmqindex.indexfile.committed import open_index_source, read_header
+from rmqindex.indexfile.geometry import Layout, UnknownLayoutError, fits_layout, infer_layout
 from rmqindex.indexfile.reader import IndexFile
-from rmqindex.layout import FIRST_POSITION
+from rmqindex.indexfile.uncounted import damaged_header
+from rmqindex.layout import FIRST_POSITION, HEADER_SIZE
 from rmqindex.storage.identity import FileChangedError
 from rmqindex.storage.opening import UnsteadyError, read_steady
+from rmqindex.store.store import index_entries, index_files, list_index_files, resolve
 from rmqindex.transaction.directories import exists
 from rmqindex.transaction.journal import effective_listing
 
@@ -29,10 +34,21 @@ if TYPE_CHECKING:
 
     from rmqindex.indexfile.entries import Mode
     from rmqindex.indexfile.fingerprint import Fingerprint
+    from rmqindex.storage.identity import FileIdentity
     from rmqindex.storage.location import Location, PathLike
     from rmqindex.transaction.directories import FileEntry
 
-__all__ = ["PlannedFile", "lacking_text", "layout_of_fullest", "plan_index", "read_listed"]
+
+__all__ = [
+    "PlannedFile",
+    "Snapshot",
+    "lacking_text",
+    "layout_beside",
+    "layout_of_fullest",
+    "open_in_store",
+    "plan_index",
+    "read_listed",
+]
 
 T = TypeVar("T")
 
@@ -259,3 +275,140 @@ def _are_same(before: Sequence[FileEntry], after: Sequence[FileEntry]) -> bool:
         old.identity is None or new.identity is None or old.identity.names_same(new.identity)
         for old, new in zip(before, after, strict=True)
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The IndexFiles of a directory at one moment.
+
+    Attributes:
+        files: The files, oldest first.
+        headers: The name, size in bytes and header of each; None for a file shorter than a header.
+        identities: The identity of each, without the time that linking changes.
+    """
+
+    files: tuple[FileEntry, ...]
+    headers: tuple[tuple[str, int, IndexHeader | None], ...]
+    identities: tuple[FileIdentity, ...]
+
+    @classmethod
+    def of(cls, directory: str | os.PathLike[str]) -> Snapshot:
+        """Read the headers; an absent directory has no files.
+
+        Raises:
+            RmqIndexError: A file cannot be read.
+        """
+        files = list_index_files(directory) if exists(directory) else []
+        headers, identities = [], []
+        for entry in files:
+            with open_index_source(entry.path) as source:
+                header = read_header(source) if source.size >= HEADER_SIZE else None
+                identities.append(replace(source.identity, changed=0))
+            headers.append((entry.name, entry.size, header))
+        return cls(tuple(files), tuple(headers), tuple(identities))
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the files."""
+        return [entry.name for entry in self.files]
+
+    @property
+    def entry_count(self) -> int:
+        """How many entries the headers count; a file without a header has none."""
+        return sum(header.entry_count for _, _, header in self.headers if header is not None)
+
+    def without_last(self) -> Snapshot:
+        """Return the snapshot without the last file."""
+        return Snapshot(self.files[:-1], self.headers[:-1], self.identities[:-1])
+
+    def ensure_unchanged(self, directory: str | os.PathLike[str]) -> None:
+        """Raise if another writer has changed the directory.
+
+        Call it within :meth:`rmqindex.transaction.Staging.exclusive`.
+
+        Raises:
+            RmqIndexError: It has other files, or one was written to.
+        """
+        if Snapshot.of(directory) != self:
+            raise RmqIndexError(
+                f"{os.fspath(directory)}: the index was changed by another writer meanwhile; "
+                "nothing was changed here, run this again"
+            )
+
+
+# Files that are asked for their geometry; each is a few reads, and they should all agree.
+_MOST_ASKED = 16
+
+
+def open_in_store(
+    path: Location, layout: Layout | None, mode: Mode, name_path: Location | None = None
+) -> IndexFile:
+    """Open an IndexFile; where it does not show its geometry, the files beside it do.
+
+    Args:
+        path: The file.
+        layout: Its geometry; None to infer it.
+        mode: As :class:`IndexFile` takes it. With ``DROPMALFORMED``, a file whose header disagrees
+            with its entries has none.
+        name_path: Its path by its name, where a commit keeps its bytes elsewhere.
+
+    Raises:
+        RmqIndexError: Neither the file nor one beside it shows the geometry, or these disagree.
+        CorruptIndexError: In ``FAILFAST``: a truncated file, more entries than fit, or more than
+            the header counts.
+        RmqIndexError: It cannot be read.
+    """
+    try:
+        file = IndexFile(path, layout, mode=mode)
+    except (UnknownLayoutError, CorruptIndexError) as error:
+        proved = None if layout is not None else layout_beside(name_path or path)
+        if proved is None:
+            raise
+        if mode == "FAILFAST":
+            _ensure_fits(path, proved, error)
+        file = IndexFile(path, proved, mode=mode)
+    try:
+        if mode == "DROPMALFORMED":
+            file.drop_unproved()
+        file.check_count(lambda: layout_beside(name_path or path))
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def layout_beside(path: Location) -> Layout | None:
+    """Return the geometry that the files beside a file show; None if none does, or they disagree.
+
+    Raises:
+        RmqIndexError: The directory cannot be listed.
+    """
+    layouts: set[Layout] = set()
+    for entry in islice(_nearest(path), _MOST_ASKED):
+        try:
+            with open_index_source(entry.path) as source:
+                layouts.add(infer_layout(source))
+        except (RmqIndexError, ValueError):
+            continue  # it is damaged too, empty, or shorter than a header
+    return layouts.pop() if len(layouts) == 1 else None
+
+
+def _nearest(path: Location) -> Iterator[FileEntry]:
+    """Yield the other files of a file's directory, the nearest in the broker's order first."""
+    entries = [each for each in index_entries(path.parent) if not each.is_directory]
+    names = [each.name for each in entries]
+    name = path.name
+    place = names.index(name) if name in names else 0
+    others = [(abs(n - place), each) for n, each in enumerate(entries) if each.name != name]
+    yield from (each for _, each in sorted(others, key=lambda other: other[0]))
+
+
+def _ensure_fits(path: Location, layout: Layout, error: RmqIndexError) -> None:
+    """Raise the error of a file that does not fit, or that of its header, which says more."""
+    with open_index_source(path) as source:
+        if fits_layout(source, layout):
+            return
+        if isinstance(error, UnknownLayoutError) and source.size == layout.file_size:
+            header = read_header(source)
+            raise damaged_header(source, layout, header, is_last=False) or error
+        raise error

@@ -21,10 +21,10 @@ from rmqindex import (
 from rmqindex.cli.commands.info import _entries
 from rmqindex.display.facts import describe
 from rmqindex.display.plot_data import count_index
-from rmqindex.fileset import paths
 from rmqindex.indexwriter.append_in_place import InPlaceAppend
 from rmqindex.output.interface import Shortfall
 from rmqindex.query.many_keys import lookup_keys
+from rmqindex.store import store as paths
 from rmqindex.transaction.local_staging import LocalStaging
 from rmqindex.transaction.owner import Owner
 
@@ -143,7 +143,7 @@ def broker(directory):
 
 def plan(directory):
     """List the files."""
-    from rmqindex.fileset.planned_index import plan_index
+    from rmqindex.store.snapshot import plan_index
 
     return plan_index(directory, None, "FAILFAST")
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from rmqindex import CorruptIndexError, IndexFile, IndexFileWriter, IndexHeader, Layout
-from rmqindex.fileset.planned_index import plan_index
+from rmqindex.store.snapshot import plan_index
 
 LAYOUT = Layout(97, 200)
 

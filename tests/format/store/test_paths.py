@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmqindex import RmqIndexError
-from rmqindex.fileset import paths
 from rmqindex.storage import filesystem, opening
+from rmqindex.store import store as paths
 from rmqindex.transaction import directories
 
 

@@ -9,12 +9,25 @@ from __future__ import annotations
 
 import bisect
 import time
+import unicodedata
 from datetime import UTC, datetime, timedelta, tzinfo
+from typing import TYPE_CHECKING
 
 from rmqindex.errors import RmqIndexError
+from rmqindex.layout import INT64_MAX, INT64_MIN
 from rmqindex.times import zone_of
 
-__all__ = ["latest_name", "local_time", "next_names", "timestamp_name"]
+if TYPE_CHECKING:
+    from rmqindex.transaction.directories import FileEntry
+
+__all__ = [
+    "broker_order",
+    "is_index_name",
+    "latest_name",
+    "local_time",
+    "next_names",
+    "timestamp_name",
+]
 
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  (local times are counted as if they were UTC)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -23,6 +36,8 @@ _LAST_LOCAL = (datetime.max - _EPOCH) // _MILLISECOND  # noqa: DTZ901
 _DIGITS = 17
 # How long to wait for the clock to pass the last name: one millisecond may see several files.
 _PATIENCE_MS = 1000
+# So many decimal digits are always within 64 bits.
+_ALWAYS_FIT = len(str(INT64_MAX)) - 1
 
 
 def timestamp_name(timestamp: int, zone: tzinfo | None = None) -> str:
@@ -143,3 +158,27 @@ def _local_name(local: int) -> str:
         f"{moment.year:04d}{moment.month:02d}{moment.day:02d}{moment.hour:02d}"
         f"{moment.minute:02d}{moment.second:02d}{moment.microsecond // 1000:03d}"
     )
+
+
+def is_index_name(name: str) -> bool:
+    """Return whether the broker loads a file of this name, that is, ``Long.parseLong`` accepts it.
+
+    It accepts an optional sign and decimal digits of any script of the basic plane, within 64 bits.
+    """
+    digits = name[1:] if name[:1] in ("+", "-") else name
+    if len(digits) <= _ALWAYS_FIT and digits.isascii():
+        return digits.isdigit()
+    value = 0
+    for character in digits:
+        digit = unicodedata.decimal(character, None)
+        if digit is None or ord(character) > 0xFFFF:
+            return False
+        value = min(value * 10 + int(digit), INT64_MAX + 2)
+    if not digits:
+        return False
+    return -value >= INT64_MIN if name.startswith("-") else value <= INT64_MAX
+
+
+def broker_order(entry: FileEntry) -> bytes:
+    """Return a sort key that orders names as Java compares strings."""
+    return entry.name.encode("utf-16-be", "surrogatepass")

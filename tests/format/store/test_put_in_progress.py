@@ -8,7 +8,7 @@ import pytest
 
 import live_broker
 from rmqindex import Layout
-from rmqindex.fileset.planned_index import plan_index
+from rmqindex.store.snapshot import plan_index
 
 LAYOUT = Layout(7, 6)
 FILES = 3
