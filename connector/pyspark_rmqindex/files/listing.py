@@ -16,6 +16,7 @@ from rmqindex.layout import FIRST_POSITION
 from rmqindex.storage import UnsteadyError, map_files, read_steady
 from rmqindex.store import (
     Hit,
+    Store,
     broker_order,
     expand,
     has_pattern,
@@ -27,12 +28,10 @@ from rmqindex.store import (
     matcher,
     open_in_store,
     refuse_rocksdb_index,
-    resolve,
 )
 from rmqindex.transaction import (
     directory_entries,
     effective_listing,
-    entries_or_none,
     exists,
     list_once,
 )
@@ -261,37 +260,24 @@ def _files_of_hit(hit: Hit, options: ReadOptions, listed: Lister) -> Iterator[Fo
 
 def _files_at(path: Location, options: ReadOptions, listed: Lister) -> Iterator[FoundFile]:
     """List the files of a path that exists."""
-    if options.ignore_missing and not options.recursive and _has_no_index(path, listed):
+    store = Store.open(
+        path,
+        needs_index=options.recursive or not options.ignore_missing,
+        allow_empty=options.recursive or options.ignore_missing,
+        listed=listed,
+    )
+    if not store.has_index:
         return
-    resolved = resolve(path, allow_empty=options.recursive or options.ignore_missing, listed=listed)
-    if resolved.is_file:
-        yield FoundFile(_set_aside(resolved.path) or resolved.path, resolved.path)
+    if store.file is not None:
+        yield FoundFile(_set_aside(store.file) or store.file, store.file)
     elif options.recursive:
-        files = list(_files_below(resolved.path, options))
+        files = list(_files_below(store.index, options))
         if not (files or options.ignore_missing):
-            resolve(path)  # refuses a directory that is no index
+            Store.open(path)  # refuses a directory that is no index
         yield from files
     else:
-        for entry in list_index_files(resolved.path, options.mode, listed):
-            yield FoundFile(entry.path, resolved.path.child(entry.name))
-
-
-def _has_no_index(path: Location, listed: Lister) -> bool:
-    """Return whether a path is a store whose broker has not written an index.
-
-    Raises:
-        RmqIndexError: The broker keeps its index in RocksDB.
-    """
-    entries = entries_or_none(path, listed)
-    folders = {entry.name for entry in entries if entry.is_directory}
-    if (
-        folders.isdisjoint(STORE_FOLDERS)
-        or INDEX_FOLDER in folders
-        or any(is_index_name(entry.name) for entry in entries)
-    ):
-        return False
-    refuse_rocksdb_index(path)
-    return True
+        for entry in list_index_files(store.index, options.mode, listed):
+            yield FoundFile(entry.path, store.index.child(entry.name))
 
 
 def _set_aside(path: Location) -> Location | None:

@@ -16,7 +16,6 @@ from pyspark_rmqindex.options import AUTO
 from rmqindex import RmqIndexError
 from rmqindex.commitlog import PlannedLog
 from rmqindex.folders import (
-    COMMITLOG_FOLDER,
     DLEDGER_PREFIX,
     INDEX_FOLDER,
     MULTI_PATH_SPLITTER,
@@ -25,7 +24,7 @@ from rmqindex.folders import (
 from rmqindex.keys import bytes_at, not_utf8
 from rmqindex.logfile import several_logs
 from rmqindex.record_layout import FILE_NAME_DIGITS
-from rmqindex.store import dledger_data, expand, has_pattern, root_of
+from rmqindex.store import expand, has_pattern, log_in, root_of
 from rmqindex.transaction import entries_or_none, exists
 
 if TYPE_CHECKING:
@@ -68,13 +67,7 @@ def find_log(file_path: Location, commit_log: str) -> Location | None:
     if commit_log != AUTO:
         return absolute_log(file_path.storage.at(commit_log))
     directory = file_path.parent
-    if directory.name != INDEX_FOLDER:
-        return None
-    store = directory.parent
-    if dledger_data(store) is not None:
-        return store
-    found = store.child(COMMITLOG_FOLDER)
-    return found if exists(found) else None
+    return log_in(directory.parent) if directory.name == INDEX_FOLDER else None
 
 
 _LOG_FILE = re.compile(rf"[0-9]{{{FILE_NAME_DIGITS}}}")

@@ -15,8 +15,7 @@ from pyspark_rmqindex.options import AUTO
 from pyspark_rmqindex.schema import arrow_schema
 from rmqindex import CommitLog, RmqIndexError
 from rmqindex.audit import plan_audit, run_audit
-from rmqindex.commitlog import sibling_log
-from rmqindex.store import expand, has_pattern, is_index_name
+from rmqindex.store import Store, expand, has_pattern, is_index_name
 from rmqindex.times import LocalTime, to_milliseconds
 from rmqindex.transaction import exists
 
@@ -82,7 +81,7 @@ class AuditReader(DataSourceReader):
         if commit_log is None:
             return None
         if commit_log == AUTO:
-            return sibling_log(path)
+            return Store.open(path, needs_index=False).log()
         return absolute_log(path.storage.at(commit_log))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

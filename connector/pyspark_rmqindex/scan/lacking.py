@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark_rmqindex.files.stores import find_log
 from rmqindex import CommitLog, RmqIndexError
 from rmqindex.explanation import uncovered_in
-from rmqindex.store import has_pattern, resolve
+from rmqindex.store import Store, has_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -51,9 +51,9 @@ def _folders(files: Iterable[FileSlice], options: ReadOptions) -> Iterable[Locat
         if has_pattern(path):
             continue
         with suppress(RmqIndexError):  # a missing path, which the options may allow
-            resolved = resolve(path.absolute)
-            if resolved.is_file:
-                folders.pop(resolved.directory, None)
+            store = Store.open(path.absolute)
+            if store.file is not None:
+                folders.pop(store.index, None)
             else:
-                folders.setdefault(resolved.path)
+                folders.setdefault(store.index)
     return folders

@@ -17,7 +17,7 @@ from rmqindex.bulk import WriteOptions
 from rmqindex.folders import COMMITLOG_FOLDER, INDEX_FOLDER, QUEUE_FOLDER
 from rmqindex.maintenance import TagChoice, tags_of_index
 from rmqindex.storage import SCHEMES, Location
-from rmqindex.store import is_coverable, list_index_files, refuse_target, resolve
+from rmqindex.store import Store, is_coverable, list_index_files, refuse_target
 from rmqindex.transaction import entries_or_none, exists
 
 if TYPE_CHECKING:
@@ -130,10 +130,10 @@ def _index_directory(path: Location) -> Location:
     folders = {entry.name for entry in entries_or_none(whole) if entry.is_directory}
     if INDEX_FOLDER not in folders and folders.intersection(_MESSAGE_FOLDERS):
         return whole.child(INDEX_FOLDER)
-    resolved = resolve(whole, to_write=True)
-    if resolved.is_file:
+    store = Store.open(whole, to_write=True)
+    if store.file is not None:
         raise RmqIndexError(f"{whole}: expected an index directory or a store to write to, a file")
-    return resolved.path
+    return store.index
 
 
 def task_name() -> tuple[int, str]:

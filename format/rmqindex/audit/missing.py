@@ -14,18 +14,17 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from rmqindex.commitlog.log import CommitLog
-from rmqindex.explanation.place import Place
 from rmqindex.logfile.files import folders_of
 from rmqindex.logfile.leads import find_leads
 from rmqindex.logfile.witness import proved_lead
-from rmqindex.store.store import root_of
+from rmqindex.store.store import Store, root_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from rmqindex.explanation.place import LogArgument
+    from rmqindex.commitlog.sibling import LogArgument
     from rmqindex.logfile.files import LogFile
     from rmqindex.logfile.leads import Lead
     from rmqindex.record.records import Records
@@ -175,12 +174,12 @@ def missing_beside(
     Raises:
         RmqIndexError: The path or the log cannot be read.
     """
-    place = Place.of(path)
+    store = Store.open(path, needs_index=False)
     if given is None or isinstance(given, CommitLog):
         folders = list(dict.fromkeys(file.path.parent for file in log.files))
-        return missing_parts(log, folders, place.index, start=start, stop=stop)
-    where = place.store if given == "auto" else given
-    return missing_parts(log, where, place.index, start=start, stop=stop)
+        return missing_parts(log, folders, store.index, start=start, stop=stop)
+    where = store.root if given == "auto" else given
+    return missing_parts(log, where, store.index, start=start, stop=stop)
 
 
 def _end_before(log: CommitLog, path: LogPath, phy_offset: int) -> int | None:

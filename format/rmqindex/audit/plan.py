@@ -38,7 +38,7 @@ from rmqindex.record_layout import INNER_NUM
 from rmqindex.storage.identity import FileChangedError
 from rmqindex.storage.location import Location
 from rmqindex.storage.opening import FileMark, ensure_same
-from rmqindex.store.store import index_entries, lacks_index, resolve
+from rmqindex.store.store import Store, index_entries
 from rmqindex.times import microseconds_of, to_milliseconds
 from rmqindex.transaction.broker_lock import BrokerState
 from rmqindex.transaction.directories import exists
@@ -182,12 +182,11 @@ def plan_audit(
         RmqIndexError: The path is absent, the store is of another kind, or a file was replaced
             meanwhile.
     """
-    if log is not None and lacks_index(path):
-        missing = Location.of(path).child(INDEX_FOLDER)
-        return [StoreUnit(missing, (), marked_files(log), broker_of(missing), log.folders)]
-    resolved = resolve(path)
-    name = resolved.path.name if resolved.is_file else None
-    directory = resolved.directory
+    store = Store.open(path, needs_index=log is None)
+    directory = store.index
+    if log is not None and not store.has_index:
+        return [StoreUnit(directory, (), marked_files(log), broker_of(directory), log.folders)]
+    name = None if store.file is None else store.file.name
     broker = broker_of(directory)
     entries = [entry for entry in index_entries(directory) if not entry.is_directory]
     if broker is BrokerState.RUNNING and entries and not entries[-1].size:
@@ -195,12 +194,12 @@ def plan_audit(
     members = members_of(entries, layout)
     log_files = None if log is None else _listed_files(log, broker)
     log_folders = () if log is None else log.folders
-    if resolved.is_file:
+    if store.file is not None:
         chosen = [entry for entry in entries if entry.name == name]
         if not chosen:
             alone = AuditUnit(
-                resolved.path,
-                resolved.path.name,
+                store.file,
+                store.file.name,
                 layout,
                 None,
                 (),
@@ -213,7 +212,7 @@ def plan_audit(
     by_path = {member.path: place for place, member in enumerate(members)}
     ranges = _ranges(members, directory, broker, since) if log is not None else {}
     units: list[StoreUnit | AuditUnit] = []
-    if not resolved.is_file:
+    if store.file is None:
         units.append(StoreUnit(directory, tuple(members), log_files, broker, log_folders))
     previous: IndexHeader | None = None
     for entry in entries:
@@ -340,11 +339,9 @@ def _audit_inner_number(records: Records, place: int, file: LogFile, findings: F
 
 def _store_index(path: PathLike) -> Location | None:
     """Return the index directory of a path's store; None where only files or a copy are given."""
-    if lacks_index(path):
-        return Location.of(path).absolute.child(INDEX_FOLDER)
-    resolved = resolve(path)
-    directory = resolved.directory.absolute
-    return None if resolved.is_file or directory.name != INDEX_FOLDER else directory
+    store = Store.open(path, needs_index=False)
+    directory = store.index.absolute
+    return None if store.file is not None or directory.name != INDEX_FOLDER else directory
 
 
 def run_audit(

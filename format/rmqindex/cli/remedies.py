@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from rmqindex.audit.rules import RESTORE_LOG, WHOLE_LOG
 from rmqindex.command_line import command_line
 from rmqindex.errors import RmqIndexError
-from rmqindex.explanation.place import Place
+from rmqindex.explanation.wording import Commands
 from rmqindex.folders import INDEX_FOLDER
 from rmqindex.indexfile.geometry import Layout, infer_layout
 from rmqindex.storage.location import Location
 from rmqindex.store.snapshot import layout_beside
-from rmqindex.store.store import index_entries
+from rmqindex.store.store import Store, index_entries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,19 +60,19 @@ class Remedies:
         self._needs_log = any(remedy == RESTORE_LOG for remedy in errors)
         # What has to be replaced cannot be continued, and one rebuild does for all.
         self._replaces = not self._needs_log and any(_REPLACES in remedy for remedy in errors)
-        self._place = Place.of(path)
+        self._store = Store.open(path, needs_index=False)
         rebuilds = [remedy for remedy in errors if _REBUILDS in remedy]
         self._is_unknown = layout is None and (
             any(_LAYOUT_OPTION in remedy for remedy in rebuilds)
-            or (bool(rebuilds) and not _shows_geometry(self._place.index))
+            or (bool(rebuilds) and not _shows_geometry(self._store.index))
         )
         self._layout = Layout() if self._is_unknown else layout
         self._is_whole = log is not None and not self._needs_log
         self._path = path
-        commands = self._place.commands(log)
+        commands = Commands.of(self._store, log)
         named = given if given != "auto" else None
         self._is_store = commands.is_store or (
-            named is None and self._place.index.absolute.name == INDEX_FOLDER
+            named is None and self._store.index.absolute.name == INDEX_FOLDER
         )
         self._log = commands.log or named
 
@@ -81,7 +81,7 @@ class Remedies:
 
         def typed(match: re.Match[str]) -> str:
             if match["name"] is None:
-                return f"cover_index({self._shown(self._place.store)!r})"
+                return f"cover_index({self._shown(self._store.root)!r})"
             options = shlex.split(match["options"])
             if self._replaces and match["name"] == "rebuild" and options in ([], ["--resume"]):
                 options = ["--replace"]
@@ -109,20 +109,20 @@ class Remedies:
         return _TYPED.sub(typed, remedy)
 
     def _of_store(self, name: str, options: list[str]) -> str:
-        place = self._place
-        if name == "rebuild" and place.store.local is None:
-            return command_line(name, self._log or place.store, options=["--out", "DIR"])
+        store = self._store
+        if name == "rebuild" and store.root.local is None:
+            return command_line(name, self._log or store.root, options=["--out", "DIR"])
         if self._is_store:
-            return command_line(name, self._shown(place.store), options=options)
+            return command_line(name, self._shown(store.root), options=options)
         if name == "rebuild":
-            out = ["--out", self._shown(place.index)]
+            out = ["--out", self._shown(store.index)]
             return command_line(name, self._log or "COMMITLOG", options=[*out, *options])
         if name == "rebuild-queues":
-            out = ["--out", self._shown(place.index.parent)]
+            out = ["--out", self._shown(store.index.parent)]
             return command_line(name, self._log or "COMMITLOG", options=[*out, *options])
         if name in _WITH_LOG and self._log is not None:
             options = [*options, "--commit-log", self._log]
-        where = self._path if name == "verify" else self._shown(place.index)
+        where = self._path if name == "verify" else self._shown(store.index)
         return command_line(name, where, options=options)
 
     def _shown(self, location: Location) -> str:

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from rmqindex.commitlog.selection import Selection as Selection
     from rmqindex.commitlog.selection import newest_messages as newest_messages
     from rmqindex.commitlog.selection import select_messages as select_messages
-    from rmqindex.commitlog.sibling import sibling_log as sibling_log
     from rmqindex.commitlog.tailing import follow as follow
     from rmqindex.commitlog.tailing import whole_end as whole_end
 else:

@@ -15,13 +15,13 @@ import numpy as np
 
 from rmqindex.errors import RmqIndexError
 from rmqindex.explanation.log_parts import IndexCover, IndexSpan, cover_of, inner_gaps
-from rmqindex.explanation.place import Place
+from rmqindex.explanation.wording import Commands
 from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.keys.messages import expand_messages
 from rmqindex.layout import INT64_MAX
 from rmqindex.storage.opening import map_files
 from rmqindex.store.snapshot import plan_index
-from rmqindex.store.store import index_entries, lacks_index, resolve
+from rmqindex.store.store import Store, index_entries
 from rmqindex.times import format_millis
 from rmqindex.transaction.broker_lock import BrokerLock
 
@@ -120,21 +120,24 @@ class Uncovered:
 
 
 def uncovered(
-    path: PathLike, files: Sequence[PlannedFile], log: CommitLog | None
+    path: PathLike | Store, files: Sequence[PlannedFile], log: CommitLog | None
 ) -> tuple[Uncovered, ...]:
     """Return the parts of a log that an index lacks, in their order; none for a single file.
 
     Args:
-        path: The path of the index that the user gave.
+        path: The path of the index that the user gave, or its store.
         files: Its files, oldest first.
         log: Its CommitLog; None for an answer of nothing, since only the log tells.
 
     Raises:
         RmqIndexError: The log cannot be read.
     """
-    if log is None or not log.files or (not lacks_index(path) and resolve(path).is_file):
+    if log is None or not log.files:
         return ()
-    return tuple(_Comparison(Place.of(path), cover_of(files), log, bool(files)).parts())
+    store = Store.open(path, needs_index=False)
+    if store.file is not None:
+        return ()
+    return tuple(_Comparison(store, cover_of(files), log, bool(files)).parts())
 
 
 def uncovered_in(
@@ -158,7 +161,8 @@ def uncovered_in(
         return ()
     files = [entry for entry in index_entries(directory) if not entry.is_directory]
     cover = IndexCover.of(map_files(_span, files, (file.path for file in files)))
-    return tuple(_Comparison(Place.of(directory), cover, log, bool(files)).parts())
+    store = Store.open(directory, needs_index=False)
+    return tuple(_Comparison(store, cover, log, bool(files)).parts())
 
 
 def _span(file: FileEntry) -> IndexSpan | RmqIndexError | None:
@@ -182,7 +186,7 @@ class _Found(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Comparison:
-    place: Place
+    store: Store
     cover: IndexCover
     log: CommitLog
     has_files: bool
@@ -196,7 +200,7 @@ class _Comparison:
             found = self._end(self.log.min_offset, None)
             if found is not None:
                 option = "--replace" if self.has_files else None
-                yield self._part("whole", self.place.index, found, None, None, option)
+                yield self._part("whole", self.store.index, found, None, None, option)
             return
         strangers, is_own = self._strangers()
         if strangers and not is_own:
@@ -248,7 +252,7 @@ class _Comparison:
         after: int | None,
         option: str | None,
     ) -> Uncovered:
-        commands = self.place.commands(self.log)
+        commands = Commands.of(self.store, self.log)
         verify = commands.verify()
         remedy = verify if found.store_timestamp is None else commands.rebuild(option) or verify
         return Uncovered(
@@ -335,7 +339,7 @@ class _Comparison:
     @property
     def _is_running(self) -> bool:
         """Whether a broker may index what it has stored: elsewhere nobody can tell."""
-        store = self.place.store.local
+        store = self.store.root.local
         return store is None or BrokerLock.of(store).state.may_run
 
     @property

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from rmqindex.arguments import int_of, int_or_none
+from rmqindex.commitlog.sibling import commit_log_of
 from rmqindex.explanation.broker import BrokerSearch, KeyTruths, Window, explain_file
 from rmqindex.explanation.diagnosis import Evidence, diagnose
 from rmqindex.explanation.log_parts import (
@@ -31,10 +32,9 @@ from rmqindex.explanation.other_pairs import (
     topics_of,
     topics_to_try,
 )
-from rmqindex.explanation.place import Place
 from rmqindex.explanation.reasons import OF_OTHERS
 from rmqindex.explanation.result import IndexReach, LookupExplanation
-from rmqindex.explanation.wording import Times
+from rmqindex.explanation.wording import Commands, Times
 from rmqindex.indexfile.geometry import AmbiguousLayoutError
 from rmqindex.keys.hashing import index_key, key_hash
 from rmqindex.keys.messages import tag_key
@@ -47,16 +47,18 @@ from rmqindex.record.message_ids import (
     decode_offset_msg_id,
 )
 from rmqindex.store.snapshot import plan_index
+from rmqindex.store.store import Store
 from rmqindex.times import check_milliseconds, zone_of
+from rmqindex.transaction.broker_lock import BrokerLock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import tzinfo
 
     from rmqindex.commitlog.log import CommitLog
+    from rmqindex.commitlog.sibling import LogArgument
     from rmqindex.explanation.log_parts import IndexCover
     from rmqindex.explanation.log_search import LogMessage
-    from rmqindex.explanation.place import LogArgument
     from rmqindex.explanation.result import (
         FileExplanation,
         HitExplanation,
@@ -65,7 +67,7 @@ if TYPE_CHECKING:
     )
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.storage.location import PathLike
-    from rmqindex.store.snapshot import PlannedFile
+from rmqindex.store.snapshot import PlannedFile
 
 __all__ = ["SEARCHES", "Search", "explain_lookup"]
 
@@ -149,17 +151,17 @@ def explain_lookup(
     if begin is not None and end is not None and begin > end:
         raise ValueError(f"begin: expected at most end, {end}, got {begin}")
     times = Times(zone_of(time_zone), time.time_ns() // 1_000_000 if now is None else now)
-    place = Place.of(path)
-    planned = plan_index(path, layout, "FAILFAST") if place.has_index else ()
+    store = Store.open(path, needs_index=False)
+    planned = plan_index(store, layout, "FAILFAST") if store.has_index else ()
     for file in planned:
         if isinstance(file.error, AmbiguousLayoutError):
             raise file.error
     with ExitStack() as stack:
-        log = place.open_log(commit_log)
+        log = commit_log_of(store, commit_log)
         if log is not None and log is not commit_log:
             stack.callback(log.close)
         case = _Case(
-            place,
+            store,
             topic,
             KeyForms(key),
             Window(0 if begin is None else begin, INT64_MAX if end is None else end),
@@ -167,7 +169,7 @@ def explain_lookup(
             log,
         )
         evidence = case.collect(max_msgs_num_batch, search_log, times, progress)
-        reasons = diagnose(evidence, place.commands(log), times)
+        reasons = diagnose(evidence, Commands.of(store, log), times)
     return LookupExplanation(
         topic,
         key,
@@ -187,7 +189,7 @@ def explain_lookup(
 class _Case:
     """A key, and where it is looked for."""
 
-    place: Place
+    store: Store
     topic: str
     forms: KeyForms
     window: Window
@@ -215,7 +217,7 @@ class _Case:
         hits = [hit for file in files for hit in file.hits if hit.reason not in OF_OTHERS]
         messages = [] if search is None else [*search.messages("key")]
         own = [message.phy_offset for message in messages if message.topic == topic]
-        topics = topics_of(self.place.store)
+        topics = topics_of(self.store.root)
         is_missing = not hits and not own
         others, indexed = self._others(topics or (), messages, is_missing=is_missing)
         return Evidence(
@@ -232,9 +234,9 @@ class _Case:
             variants=self._variants() if is_missing else (),
             topics_known=topics is not None,
             is_covered=is_covered,
-            broker=self.place.broker,
-            rocksdb_index=self.place.rocksdb_index,
-            indexes_tags=self.place.has_rocksdb_store or self._has_tag_entries(hits),
+            broker=BrokerLock.around(self.store.index).state,
+            rocksdb_index=self.store.rocksdb_index,
+            indexes_tags=self.store.has_rocksdb_store or self._has_tag_entries(hits),
             is_uniq_key=self._is_uniq_key([*(hit.phy_offset for hit in hits), *own], made),
             key_time=made,
             id_offset=self._id_offset(),

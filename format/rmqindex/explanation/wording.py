@@ -7,11 +7,17 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from rmqindex.command_line import command_line
+from rmqindex.folders import INDEX_FOLDER, MULTI_PATH_SPLITTER
+from rmqindex.store.store import root_of
 from rmqindex.times import format_millis
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import tzinfo
+
+    from rmqindex.commitlog.log import CommitLog
+    from rmqindex.storage.location import Location
+    from rmqindex.store.store import Store
 
 __all__ = ["Commands", "Times", "counted", "listed", "ranges"]
 
@@ -61,6 +67,19 @@ class Commands:
     log: str | None
     is_store: bool
 
+    @classmethod
+    def of(cls, store: Store, log: CommitLog | None) -> Commands:
+        """Return the command lines for an index and a log, which rebuild only on local disks."""
+        files = () if log is None else log.files
+        folders = list(dict.fromkeys(file.path.parent for file in files))
+        if not folders or any(folder.local is None for folder in (*folders, store.root)):
+            return cls(store.given, store.index, None, is_store=False)
+        is_store = store.index.absolute.name == INDEX_FOLDER and all(
+            _is_same(root_of(folder), store.root) for folder in folders
+        )
+        where = store.root if is_store else MULTI_PATH_SPLITTER.join(folders)
+        return cls(store.given, store.index, where, is_store=is_store)
+
     def rebuild(self, option: str | None = None) -> str | None:
         """Return the command that rebuilds the index."""
         if self.log is None:
@@ -90,6 +109,12 @@ class Commands:
         """Return the command that searches the whole log for a key."""
         options = ["--search-log", "all", *self.log_option]
         return command_line("explain", self.path, topic, key, options=options)
+
+
+def _is_same(one: Location, other: Location) -> bool:
+    """Return whether two directories are one local directory, by whatever links."""
+    first, second = one.local, other.local
+    return first is not None and second is not None and first.resolve() == second.resolve()
 
 
 def counted(number: int, one: str, many: str | None = None) -> str:

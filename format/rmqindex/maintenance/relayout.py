@@ -33,7 +33,7 @@ from rmqindex.store.checkpoint import CHECKPOINT_NAME
 from rmqindex.store.contents import hold_writable
 from rmqindex.store.names import latest_name
 from rmqindex.store.snapshot import Snapshot, layout_beside, open_in_store
-from rmqindex.store.store import list_index_files, resolve
+from rmqindex.store.store import Store, list_index_files
 from rmqindex.times import zone_of
 from rmqindex.transaction.jobs import recover
 from rmqindex.transaction.local_staging import LocalStaging
@@ -270,11 +270,9 @@ def expired_files(
     These are the oldest files, up to the first that does not end before an offset, and never the
     last file.
     """
-    resolved = resolve(path)
-    if resolved.is_file:
-        raise RmqIndexError(f"{path}: expected an index directory or a store root, got a file")
+    index = Store.open(path).directory()
     expired = []
-    for entry in list_index_files(resolved.path)[:-1]:
+    for entry in list_index_files(index)[:-1]:
         if header_of(entry).end_phy_offset >= offset:
             break
         expired.append(entry)
@@ -347,12 +345,11 @@ def expire_index(
 
 
 def _local_directory(path: PathLike) -> Path:
-    resolved = resolve(path)
-    local = resolved.path.absolute.local
+    store = Store.open(path)
+    local = store.path.absolute.local
     if local is None:
         raise RmqIndexError(f"{path}: only a local index directory can be written")
-    if resolved.is_file:
-        raise RmqIndexError(f"{path}: expected an index directory or a store root, got a file")
+    store.directory()
     return local
 
 

@@ -23,7 +23,6 @@ from rmqindex.explanation.coverage import uncovered
 from rmqindex.explanation.explain import explain_lookup
 from rmqindex.export.columns import DEFAULT_COLUMNS, as_table
 from rmqindex.export.entries import EntrySelection, entry_schema, entry_tables
-from rmqindex.folders import INDEX_FOLDER
 from rmqindex.inspection.usage import measure_usage
 from rmqindex.keys.utf8 import check_topic
 from rmqindex.maintenance.rebuild import rebuild_index
@@ -41,7 +40,7 @@ from rmqindex.query.many_keys import lookup_keys
 from rmqindex.storage.filesystem import status_of
 from rmqindex.storage.location import Location
 from rmqindex.store.snapshot import plan_index
-from rmqindex.store.store import lacks_index, resolve
+from rmqindex.store.store import Store
 from rmqindex.times import system_zone, zone_of
 
 if TYPE_CHECKING:
@@ -168,13 +167,14 @@ class MessageStore:
         max_num = int_or_none("max_num", max_num, 1)
         wanted = key_array(keys)
         first, last = time_range(begin, end, self._zone)
-        with self._opened_log() as log:
+        store = Store.open(self._path, needs_index=False)
+        with self._opened_log(store) as log:
             if message and log is None:
                 raise ValueError(f"message: needs a CommitLog, and {self.path} has none")
-            files = self._files()
+            files = plan_index(store, self._layout, self._mode)
             found = lookup_keys(files, log, topic, wanted, begin=first, end=last, max_num=max_num)
             found = with_messages(found, log, self._mode) if log and message else found
-            lacks = uncovered(self._path, files, log)
+            lacks = uncovered(store, files, log)
         told = told_lacking(files, lacks, self._zone, self._zone_name)
         return found.replace_schema_metadata(told) if told else found
 
@@ -374,8 +374,7 @@ class MessageStore:
         root = self._path.local
         if root is None or root.is_file():
             raise ValueError(f"{self.path}: expected a local store or index directory to rebuild")
-        lacks = lacks_index(self._path)
-        target = root / INDEX_FOLDER if lacks else resolve(self._path, to_write=True).directory
+        target = Store.open(self._path, needs_index=False, to_write=True).index
         with self._needed_log() as log:
             return rebuild_index(
                 log,
@@ -477,9 +476,9 @@ class MessageStore:
         return plan_index(self._path, self._layout, self._mode)
 
     @contextmanager
-    def _opened_log(self) -> Iterator[CommitLog | None]:
+    def _opened_log(self, store: Store | None = None) -> Iterator[CommitLog | None]:
         """Open the CommitLog for one call; one that was given stays open."""
-        log = commit_log_of(self._path, self._commit_log)
+        log = commit_log_of(store or self._path, self._commit_log)
         if log is None or log is self._commit_log:
             yield log
             return

@@ -16,7 +16,7 @@ from rmqindex.storage.location import Location
 from rmqindex.store.checkpoint import CHECKPOINT_NAME, StoreCheckpoint
 from rmqindex.store.names import next_names
 from rmqindex.store.snapshot import layout_of_fullest
-from rmqindex.store.store import resolve
+from rmqindex.store.store import Store
 from rmqindex.transaction.directories import exists
 from rmqindex.transaction.journal import staging_root
 from rmqindex.transaction.local_staging import LocalStaging
@@ -53,10 +53,8 @@ def index_directory(path: PathLike, *, writable: bool) -> Path | Location:
         is_root = (local / COMMITLOG_FOLDER).is_dir() or (local / CHECKPOINT_NAME).is_file()
         if is_root and not (local / INDEX_FOLDER).exists():
             return local / INDEX_FOLDER
-    resolved = resolve(path, to_write=writable, allow_empty=True)
-    if resolved.is_file:
-        raise RmqIndexError(f"{path}: expected an index directory or a store root, got a file")
-    return resolved.path.local or resolved.path
+    index = Store.open(path, to_write=writable, allow_empty=True).directory()
+    return index.local or index
 
 
 def loadable(entries: Sequence[FileEntry], *, writable: bool) -> tuple[list[Location], bool]:

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from rmqindex.store.checkpoint import is_coverable as is_coverable
     from rmqindex.store.contents import refuse_rocksdb_index as refuse_rocksdb_index
     from rmqindex.store.contents import refuse_target as refuse_target
-    from rmqindex.store.dledger import dledger_data as dledger_data
     from rmqindex.store.names import broker_order as broker_order
     from rmqindex.store.names import is_index_name as is_index_name
     from rmqindex.store.patterns import Hit as Hit
@@ -22,10 +21,11 @@ if TYPE_CHECKING:
     from rmqindex.store.snapshot import lacking_text as lacking_text
     from rmqindex.store.snapshot import layout_beside as layout_beside
     from rmqindex.store.snapshot import open_in_store as open_in_store
+    from rmqindex.store.store import Store as Store
     from rmqindex.store.store import index_files as index_files
     from rmqindex.store.store import is_other_kind as is_other_kind
     from rmqindex.store.store import list_index_files as list_index_files
-    from rmqindex.store.store import resolve as resolve
+    from rmqindex.store.store import log_in as log_in
     from rmqindex.store.store import root_of as root_of
 else:
     __getattr__, __dir__, __all__ = lazy_exports(__name__)

@@ -37,7 +37,7 @@ from rmqindex.storage.opening import open_source
 from rmqindex.transaction.directories import directory_entries, entries_or_none
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from rmqindex.storage.location import Location
     from rmqindex.transaction.directories import FileEntry
@@ -61,7 +61,7 @@ _COMMITTED_INDEX = re.compile(rf"^{COMMITTED_INDEX_KEY}=(-?[0-9]+)\s*$".encode()
 
 
 def dledger_data(
-    store: Location, entries_of: Callable[[Location], list[FileEntry]] = entries_or_none
+    store: Location, entries_of: Callable[[Location], Sequence[FileEntry]] = entries_or_none
 ) -> Location | None:
     """Return the folder of a store in which DLedger keeps the CommitLog, if any.
 

@@ -25,7 +25,7 @@ from rmqindex.indexfile.uncounted import damaged_header
 from rmqindex.layout import FIRST_POSITION, HEADER_SIZE
 from rmqindex.storage.identity import FileChangedError
 from rmqindex.storage.opening import UnsteadyError, read_steady
-from rmqindex.store.store import index_entries, index_files, list_index_files, resolve
+from rmqindex.store.store import Store, index_entries, index_files, list_index_files
 from rmqindex.transaction.directories import exists
 from rmqindex.transaction.journal import effective_listing
 
@@ -177,7 +177,9 @@ class PlannedFile:
                 yield place
 
 
-def plan_index(path: PathLike, layout: Layout | None, mode: Mode) -> tuple[PlannedFile, ...]:
+def plan_index(
+    path: PathLike | Store, layout: Layout | None, mode: Mode
+) -> tuple[PlannedFile, ...]:
     """List the IndexFiles of a path and read their headers, as of one moment.
 
     Args:
@@ -192,12 +194,12 @@ def plan_index(path: PathLike, layout: Layout | None, mode: Mode) -> tuple[Plann
         RmqIndexError: The path is absent, the store is of another kind, or files came and went
             during every listing for ten seconds.
     """
-    resolved = resolve(path)
-    directory = resolved.path
-    if resolved.is_file:
+    store = Store.open(path)
+    if store.file is not None:
         return tuple(
-            PlannedFile.of(each, each.path, layout, mode) for each in index_files(directory)
+            PlannedFile.of(each, each.path, layout, mode) for each in index_files(store.file)
         )
+    directory = store.index
     return read_listed(
         directory,
         lambda: list_index_files(directory, mode),

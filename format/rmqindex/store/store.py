@@ -7,7 +7,7 @@ whose name ``Long.parseLong`` accepts (RocketMQ: ``IndexService.load``, ``Defaul
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow.fs as pafs
@@ -29,6 +29,7 @@ from rmqindex.store.contents import (
     refuse_other_file,
     refuse_rocksdb_index,
     refuse_tiered_folder,
+    rocksdb_index,
 )
 from rmqindex.store.dledger import dledger_data
 from rmqindex.store.names import broker_order, is_index_name
@@ -37,25 +38,25 @@ from rmqindex.transaction.directories import (
     FileEntry,
     directory_entries,
     entries_or_none,
+    exists,
     kind_of,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable
+    from collections.abc import Container, Iterable, Sequence
 
     from rmqindex.indexfile.entries import Mode
     from rmqindex.storage.location import PathLike
     from rmqindex.transaction.directories import Lister
 
 __all__ = [
-    "ResolvedPath",
+    "Store",
     "index_entries",
     "index_files",
     "is_other_kind",
-    "lacks_index",
     "list_index_files",
+    "log_in",
     "rebuild_advice",
-    "resolve",
     "root_of",
 ]
 
@@ -63,90 +64,159 @@ _EXPECTED = "IndexFiles, or a store with a folder index"
 
 
 @dataclass(frozen=True, slots=True)
-class ResolvedPath:
-    """A user's path, resolved.
+class Store:
+    """A store, by a path of its index that was resolved once.
 
     Attributes:
-        path: An IndexFile or an index directory.
-        is_file: Whether it is a file.
+        given: The path that the user gave.
+        root: The store root; of an index outside a store, the directory above it.
+        index: The index directory; absent where ``has_index`` is false.
+        file: The IndexFile, where the path is that of one.
+        has_index: Whether there is an index directory, or a file of one.
     """
 
-    path: Location
-    is_file: bool
+    given: Location
+    root: Location
+    index: Location
+    file: Location | None = None
+    has_index: bool = True
+    # What the root holds, where it was listed.
+    _entries: tuple[FileEntry, ...] = field(default=(), compare=False, repr=False)
+
+    @classmethod
+    def open(
+        cls,
+        path: PathLike | Store,
+        *,
+        needs_index: bool = True,
+        to_write: bool = False,
+        allow_empty: bool = False,
+        listed: Lister = directory_entries,
+    ) -> Store:
+        """Resolve a path.
+
+        Args:
+            path: An IndexFile, an index directory, or a store root that has ``index/``; local, a
+                ``file:`` URI, or another URI that ``pyarrow.fs`` knows. A store stays what it is.
+            needs_index: Whether to refuse a store root without the folder ``index``.
+            to_write: Whether to accept a store whose index is in RocksDB alone, since IndexFiles
+                are to be written to it, and any directory without IndexFiles.
+            allow_empty: Whether to accept an empty directory also where no store is around it.
+            listed: Lists a directory; for a caller that lists the same ones.
+
+        Raises:
+            RmqIndexError: The path is absent, the store's index is not in IndexFiles, or the path
+                is a CommitLog, a ConsumeQueue, a database, or a directory that is none of these,
+                such as the empty one of a disk that is not mounted.
+        """
+        if isinstance(path, Store):
+            if path.has_index or not needs_index:
+                return path
+            path = path.given
+        location = Location.of(path)
+        kind = kind_of(location)
+        if kind == pafs.FileType.File:
+            refuse_other_file(location, location, location.parent)
+            local = location.local
+            index = location.parent if local is None else location.storage.at(local.parent)
+            return cls(location, index.parent, index, location)
+        if kind != pafs.FileType.Directory:
+            raise RmqIndexError(f"{location}: no such file or directory")
+        entries = listed(location)
+        if not needs_index and _lacks_index(entries):
+            refuse_rocksdb_index(location)
+            index = location.child(INDEX_FOLDER)
+            return cls(location, location, index, has_index=False, _entries=tuple(entries))
+        index = _index_of(
+            location,
+            entries,
+            to_write=to_write,
+            allow_empty=allow_empty or to_write,
+            listed=listed,
+        )
+        if index == location.child(INDEX_FOLDER):
+            return cls(location, location, index, _entries=tuple(entries))
+        return cls(location, index.parent, index)
 
     @property
+    def path(self) -> Location:
+        """The IndexFile or the index directory."""
+        return self.index if self.file is None else self.file
+
     def directory(self) -> Location:
-        """The index directory, relative where the path is."""
-        if not self.is_file:
-            return self.path
-        local = self.path.local
-        return self.path.parent if local is None else self.path.storage.at(local.parent)
+        """Return the index directory.
+
+        Raises:
+            RmqIndexError: The path is that of one file.
+        """
+        if self.file is not None:
+            raise RmqIndexError(
+                f"{self.given}: expected an index directory or a store root, got a file"
+            )
+        return self.index
+
+    def log(self) -> Location | None:
+        """Return where the CommitLog beside the index is, None where there is none.
+
+        It is the folder ``commitlog``, or the store root if the log, or its newer part, is in
+        DLedger.
+
+        Raises:
+            RmqIndexError: Several DLedger brokers share the store.
+        """
+        return log_in(self.index.parent if self.has_index else self.given, self._entries)
+
+    @property
+    def rocksdb_index(self) -> Location | None:
+        """A file that proves that the store has an index in RocksDB as well."""
+        return rocksdb_index(self.root)
+
+    @property
+    def has_rocksdb_store(self) -> bool:
+        """Whether a broker from 5.4.0 on opened the store, which always makes this folder."""
+        return exists(self.root.child(ROCKSDB_STORE_FOLDER))
 
 
-def resolve(
-    path: PathLike,
-    *,
-    to_write: bool = False,
-    allow_empty: bool = False,
-    listed: Lister = directory_entries,
-) -> ResolvedPath:
-    """Resolve a path.
+def log_in(root: Location, entries: Sequence[FileEntry] = ()) -> Location | None:
+    """Return where the CommitLog of a store root is, as :meth:`Store.log`.
 
-    Args:
-        path: An IndexFile, an index directory, or a store root that has ``index/``; local, a
-            ``file:`` URI, or another URI that ``pyarrow.fs`` knows.
-        to_write: Whether to accept a store whose index is in RocksDB alone, since IndexFiles are to
-            be written to it, and any directory without IndexFiles.
-        allow_empty: Whether to accept an empty directory also where no store is around it.
-        listed: Lists a directory; for a caller that lists the same ones.
-
-    Returns:
-        The file or the index directory.
-
-    Raises:
-        RmqIndexError: The path is absent, the store's index is not in IndexFiles, or the path is a
-            CommitLog, a ConsumeQueue, a database, or a directory that is none of these, such as
-            the empty one of a disk that is not mounted.
-    """
-    location = Location.of(path)
-    kind = kind_of(location)
-    if kind == pafs.FileType.File:
-        refuse_other_file(location, location, location.parent)
-        return ResolvedPath(location, is_file=True)
-    if kind != pafs.FileType.Directory:
-        raise RmqIndexError(f"{location}: no such file or directory")
-    directory = _resolve_directory(
-        location, to_write=to_write, allow_empty=allow_empty or to_write, listed=listed
-    )
-    return ResolvedPath(directory, is_file=False)
-
-
-def lacks_index(path: PathLike, listed: Lister = directory_entries) -> bool:
-    """Return whether a path is a store root without the folder ``index``, nor RocksDB's index.
+    It stays beside that method for readers that know the root by its text alone.
 
     Args:
-        path: The path.
-        listed: Lists a directory; for a caller that lists the same ones.
-
-    Raises:
-        RmqIndexError: The store's index is in RocksDB.
+        root: The store root.
+        entries: Its entries, where it was listed.
     """
-    location = Location.of(path)
-    entries = entries_or_none(location, listed)
+    entries = entries or entries_or_none(root)
+
+    def listed(directory: Location) -> Sequence[FileEntry]:
+        return entries if directory == root else entries_or_none(directory)
+
+    if dledger_data(root, listed) is not None:
+        return root
+    log = root.child(COMMITLOG_FOLDER)
+    is_listed = any(each.is_directory and each.name == COMMITLOG_FOLDER for each in entries)
+    return log if is_listed or exists(log) else None
+
+
+def _lacks_index(entries: Sequence[FileEntry]) -> bool:
+    """Return whether a directory is a store root without the folder ``index``."""
     folders = {entry.name for entry in entries if entry.is_directory}
-    if INDEX_FOLDER in folders or not _has_store_folder(folders):
-        return False
-    if any(is_index_name(entry.name) for entry in entries):
-        return False
-    refuse_rocksdb_index(location)
-    return True
+    return (
+        INDEX_FOLDER not in folders
+        and _has_store_folder(folders)
+        and not any(is_index_name(entry.name) for entry in entries)
+    )
 
 
-def _resolve_directory(
-    path: Location, *, to_write: bool, allow_empty: bool, listed: Lister
+def _index_of(
+    path: Location,
+    entries: Sequence[FileEntry],
+    *,
+    to_write: bool,
+    allow_empty: bool,
+    listed: Lister,
 ) -> Location:
     """Return the index directory of a directory."""
-    entries = listed(path)
     refuse_database(path, entries)
     numbered = [entry for entry in entries if is_index_name(entry.name)]
     if numbered:
@@ -161,8 +231,8 @@ def _resolve_directory(
     if index is not None:
         # DLedger has a folder of this name too, with other files.
         if path.name.startswith(DLEDGER_PREFIX):
-            return _resolve_directory(
-                index, to_write=to_write, allow_empty=allow_empty, listed=listed
+            return _index_of(
+                index, listed(index), to_write=to_write, allow_empty=allow_empty, listed=listed
             )
         if not (allow_empty or any(is_index_name(e.name) for e in listed(index))):
             ensure_may_be_empty(path, {INDEX_FOLDER: index}, entries, _EXPECTED)
@@ -208,12 +278,12 @@ def index_files(path: PathLike) -> list[FileEntry]:
     """Return the IndexFiles of a path, oldest first.
 
     Raises:
-        RmqIndexError: As :func:`resolve` and :func:`list_index_files`.
+        RmqIndexError: As :meth:`Store.open` and :func:`list_index_files`.
     """
-    resolved = resolve(path)
-    if not resolved.is_file:
-        return list_index_files(resolved.path)
-    return [FileEntry(resolved.path, resolved.path.name, status_of(resolved.path).size)]
+    store = Store.open(path)
+    if store.file is None:
+        return list_index_files(store.index)
+    return [FileEntry(store.file, store.file.name, status_of(store.file).size)]
 
 
 def list_index_files(

@@ -15,7 +15,7 @@ from tests.system.faults.families import family_of, kill
 from killing import assert_one_turn, kill_before, lives
 from pyspark_rmqindex.write.writer import IndexWriter
 from rmqindex import IndexFile, Layout, RmqIndexError
-from rmqindex.store import resolve
+from rmqindex.store import Store
 from rmqindex.transaction import exists
 from rmqindex.transaction.journal import effective_listing
 
@@ -75,7 +75,7 @@ def test_a_first_job_killed_at_any_step_leaves_no_index_or_a_whole_one(tmp_path)
             assert seen(directory) == ADDED, f"killed before step {fatal}"
         else:
             with pytest.raises(RmqIndexError, match=f"{directory}: no such file or directory"):
-                resolve(directory)
+                Store.open(directory)
         outcomes.append(is_there)
         write(directory, ADDED)
         assert seen(directory) == ADDED

@@ -9,7 +9,7 @@ import pytest
 
 import rmqindex
 from recorded import STORE_KINDS
-from rmqindex.commitlog.sibling import sibling_log
+from rmqindex.store import Store
 from rmqindex.transaction import directories
 
 
@@ -22,14 +22,14 @@ def test_each_directory_is_listed_once(tmp_path, monkeypatch, kind, lost):
     if lost:
         shutil.rmtree(tmp_path / "store" / "index")
     listed = Counter()
-    plain = directories.directory_entries
+    plain = directories._local_entries
 
     def counting(directory):
         listed[str(directory)] += 1
         return plain(directory)
 
-    monkeypatch.setattr(directories, "directory_entries", counting)
-    found = sibling_log(tmp_path / "store")
+    monkeypatch.setattr(directories, "_local_entries", counting)
+    found = Store.open(tmp_path / "store", needs_index=False).log()
     store = tmp_path / "store"
     assert str(found) == str(store if kind == "dledger" else store / "commitlog")
     assert listed[str(tmp_path / "store")] == 1

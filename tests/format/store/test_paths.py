@@ -33,20 +33,20 @@ class TestOtherFiles:
         """Also where that is a blank one."""
         (tmp_path / f"{0:020d}").write_bytes(bytes.fromhex(f"00000100{magic}") + bytes(5000))
         with pytest.raises(RmqIndexError, match="got a CommitLog"):
-            paths.resolve(tmp_path)
+            paths.Store.open(tmp_path)
 
     @pytest.mark.parametrize("place", ["TopicTest/0", f"TopicTest/0/{0:020d}"])
     def test_a_consume_queue_is_told_from_an_index(self, store, place):
         """Likewise."""
         with pytest.raises(RmqIndexError, match=rf"got a ConsumeQueue. .* give {store};"):
-            paths.resolve(store / "consumequeue" / place)
+            paths.Store.open(store / "consumequeue" / place)
 
     def test_an_index_file_may_have_as_many_digits(self, store):
         """A broker reads any number."""
         (first, *_) = sorted((store / "index").iterdir())
         first.rename(first.with_name(f"{5:020d}"))
         assert len(paths.index_files(store)) == 5
-        assert paths.resolve(store / "index" / f"{5:020d}").is_file
+        assert paths.Store.open(store / "index" / f"{5:020d}").file
 
 
 class TestNames:
@@ -110,15 +110,15 @@ class TestResolve:
     def test_a_store_root_stands_for_its_index(self, store):
         """Given as a path, as text, with a slash or as a URI."""
         for path in (store, str(store), f"{store}/", store.as_uri()):
-            resolved = paths.resolve(path)
-            assert resolved == paths.ResolvedPath(str(store / "index"), is_file=False)
+            assert paths.Store.open(path).path == str(store / "index")
+            assert paths.Store.open(path).root == str(store)
 
     def test_an_index_directory_stands_for_itself(self, store):
         """And its files for themselves."""
         index = store / "index"
-        assert paths.resolve(index) == paths.ResolvedPath(str(index), is_file=False)
+        assert paths.Store.open(index).path == str(index)
         file = min(index.iterdir())
-        assert paths.resolve(file) == paths.ResolvedPath(str(file), is_file=True)
+        assert paths.Store.open(file).path == paths.Store.open(file).file == str(file)
         assert paths.index_files(file) == [
             paths.FileEntry(str(file), file.name, file.stat().st_size)
         ]
@@ -136,11 +136,11 @@ class TestResolve:
         """It may be where a disk belongs that is not mounted."""
         (tmp_path / "disk").mkdir()
         with pytest.raises(RmqIndexError, match=r"got an empty directory.* is the disk mounted"):
-            paths.resolve(tmp_path / "disk")
+            paths.Store.open(tmp_path / "disk")
         with pytest.raises(RmqIndexError, match="expected IndexFiles, or a store"):
-            paths.resolve(tmp_path)
-        assert paths.resolve(tmp_path / "disk", allow_empty=True).path.endswith("/disk")
-        assert paths.resolve(tmp_path / "disk", to_write=True).path.endswith("/disk")
+            paths.Store.open(tmp_path)
+        assert paths.Store.open(tmp_path / "disk", allow_empty=True).path.endswith("/disk")
+        assert paths.Store.open(tmp_path / "disk", to_write=True).path.endswith("/disk")
 
     def test_an_empty_index_alone_is_refused(self, tmp_path):
         """Its name alone does not tell it from a disk that is not mounted."""
@@ -154,55 +154,55 @@ class TestResolve:
         (tmp_path / "etc" / "conf").mkdir(parents=True)
         (tmp_path / "etc" / "hosts").touch()
         with pytest.raises(RmqIndexError, match=r"etc: expected IndexFiles.* with neither$"):
-            paths.resolve(tmp_path / "etc")
+            paths.Store.open(tmp_path / "etc")
         (tmp_path / "brokers" / "a" / "commitlog").mkdir(parents=True)
         with pytest.raises(RmqIndexError, match=r"Give one of the stores in it, such as .*/a$"):
-            paths.resolve(tmp_path / "brokers")
+            paths.Store.open(tmp_path / "brokers")
 
     def test_nothing_there_is_an_error(self, tmp_path):
         """It names the path."""
         with pytest.raises(RmqIndexError, match="/none: no such file or directory"):
-            paths.resolve(tmp_path / "none")
+            paths.Store.open(tmp_path / "none")
 
     def test_a_store_without_an_index_is_an_error(self, store):
         """Rather than no rows."""
         shutil.rmtree(store / "index")
         with pytest.raises(RmqIndexError, match="expected a store with a folder index, found none"):
-            paths.resolve(store)
+            paths.Store.open(store)
 
     def test_the_index_of_a_dledger_store_is_read(self, store):
         """By its root, its index and a file of it: its offsets lead to records as any other's."""
         (store / "dledger-n0").mkdir()
         file = min((store / "index").iterdir())
-        assert paths.resolve(store) == paths.resolve(store / "index")
-        assert paths.resolve(file).path == str(file)
+        assert paths.Store.open(store).index == paths.Store.open(store / "index").index
+        assert paths.Store.open(file).path == str(file)
 
     def test_a_tiered_index_is_refused(self, tmp_path):
         """By the magic number of its files."""
         folder = tmp_path / "tiered_index_file" / "compacting"
         folder.mkdir(parents=True)
-        assert paths.resolve(tmp_path, to_write=True).path == str(tmp_path)
+        assert paths.Store.open(tmp_path, to_write=True).path == str(tmp_path)
         (folder / "1700000000000").write_bytes(bytes.fromhex("bcc50285").ljust(40, b"\0"))
         for path in (tmp_path, folder.parent, folder):
             with pytest.raises(RmqIndexError, match="tiered storage, which is not supported"):
-                paths.resolve(path)
+                paths.Store.open(path)
 
     def test_a_rocksdb_database_is_refused(self, tmp_path):
         """By RocksDB's own files; its folder's name says nothing."""
         database = tmp_path / "rocksdbstore"
         database.mkdir()
-        assert paths.resolve(tmp_path, to_write=True).path == str(tmp_path)
+        assert paths.Store.open(tmp_path, to_write=True).path == str(tmp_path)
         (database / "CURRENT").touch()
         (database / "MANIFEST-000004").touch()
         with pytest.raises(RmqIndexError, match=r"a RocksDB database .* is not supported"):
-            paths.resolve(database)
+            paths.Store.open(database)
 
     def test_other_indexes_beside_the_files_do_no_harm(self, store):
         """A broker may keep several."""
         (store / "rocksdbstore").mkdir()
         (store / "rocksdbstore" / "000013.sst").write_bytes(b"rocksdb.column.family.namedefault")
         (store / "tiered_index_file").mkdir()
-        assert paths.resolve(store).path == str(store / "index")
+        assert paths.Store.open(store).path == str(store / "index")
 
 
 class TestListing:
@@ -301,22 +301,20 @@ class TestRemote:
 
     def test_paths_are_resolved(self, remote, store):
         """Directories and files."""
-        assert paths.resolve(remote.format("index")) == paths.ResolvedPath(
-            remote.format("index"), is_file=False
-        )
+        assert paths.Store.open(remote.format("index")).path == remote.format("index")
         name = min(path.name for path in (store / "index").iterdir())
         file = remote.format(f"index/{name}")
-        assert paths.resolve(file) == paths.ResolvedPath(file, is_file=True)
+        assert paths.Store.open(file).path == paths.Store.open(file).file == file
         assert paths.index_files(file) == [paths.FileEntry(file, name, 4428)]
         with pytest.raises(RmqIndexError, match="no such file or directory"):
-            paths.resolve(remote.format("none"))
+            paths.Store.open(remote.format("none"))
 
     def test_an_index_in_rocksdb_alone_is_refused(self, remote, store):
         """By a table in its database; a DLedger log beside the index does no harm."""
         (store / "dledger-n0").mkdir()
-        assert paths.resolve(remote.format("index")).path == remote.format("index")
+        assert paths.Store.open(remote.format("index")).path == remote.format("index")
         shutil.rmtree(store / "index")
         (store / "rocksdbstore").mkdir()
         (store / "rocksdbstore" / "000013.sst").write_bytes(b"rocksdb.column.family.namedefault")
         with pytest.raises(RmqIndexError, match="an index in RocksDB"):
-            paths.resolve("store://data?region=x")
+            paths.Store.open("store://data?region=x")

@@ -25,7 +25,7 @@ from rmqindex import RmqIndexError
 from rmqindex.ownfiles.writable import copy_sparse
 from rmqindex.storage import opening
 from rmqindex.store.snapshot import Snapshot
-from rmqindex.store.store import resolve
+from rmqindex.store.store import Store
 from rmqindex.transaction import jobs
 from rmqindex.transaction import journal as journal_module
 from rmqindex.transaction import owner as owner_module
@@ -558,10 +558,10 @@ class TestListing:
         assert directory.exists()
         assert not exists(directory)
         with pytest.raises(RmqIndexError, match="no such file or directory"):
-            resolve(directory)
+            Store.open(directory)
         (tmp_path / "commitlog").mkdir()
         with pytest.raises(RmqIndexError, match="a store with a folder index, found none"):
-            resolve(tmp_path)
+            Store.open(tmp_path)
         assert Snapshot.of(directory).names == []
         assert recover(directory)
         assert not directory.exists()

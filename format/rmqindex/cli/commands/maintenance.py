@@ -41,7 +41,7 @@ from rmqindex.maintenance.relayout import (
     header_of,
     relayout_index,
 )
-from rmqindex.store.store import resolve
+from rmqindex.store.store import Store
 from rmqindex.transaction.broker_lock import BrokerLock
 from rmqindex.transaction.jobs import recover as recover_index
 
@@ -107,7 +107,7 @@ def expire(
         if doubt is not None:
             complain(doubt)
         files = expired_files(store, before, commit_log=commit_log, allow_loss=allow_loss)
-        complain_of_broker(resolve(store).directory)
+        complain_of_broker(Store.open(store).index)
     else:
         files = expire_index(
             store,
@@ -203,7 +203,7 @@ def relayout(
             progress=report,
         )
     if dry_run:
-        complain_of_broker(resolve(store).directory)
+        complain_of_broker(Store.open(store).index)
     output.relayout(store, result)
 
 
