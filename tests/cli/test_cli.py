@@ -468,7 +468,7 @@ class TestOutput:
             lines = screen.read(65536).decode().splitlines()
         notes = lines[max(n for n, line in enumerate(lines) if line.startswith("rmqindex:")) :]
         assert " ".join(line.strip() for line in notes) == piped
-        whole = f"`rmqindex rebuild {store} --resume`"
+        whole = f"`rmqindex verify {store}`"
         assert any(whole in line for line in notes)
         assert all(len(line) <= columns or str(store) in line for line in notes)
 

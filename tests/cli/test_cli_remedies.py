@@ -352,17 +352,36 @@ def test_a_command_of_an_explanation_runs(run, placed, tmp_path, line, layout):
 
 
 @pytest.mark.parametrize("layout", ["apart", "named index", "old index"])
-@pytest.mark.parametrize("damage", ["oldest lost", "newest lost"])
-def test_a_lookup_advises_what_mends_it(run, placed, damage, layout):
-    """The index that was asked, by the log that was named."""
+def test_a_lookup_advises_what_mends_it(run, placed, layout):
+    """By way of verify, of the index that was asked and the log that was named."""
     where = LAYOUTS[layout]
-    placed(where, damage)
+    placed(where, "oldest lost")
     question = ["lookup", where.arguments[0], "TopicTest", "order-49", *where.arguments[1:]]
     _, _, err = run(*question)
     (command,) = typed(err)
-    assert run(*command)[0] == 0
+    code, out, _ = run(*command, "--json")
+    assert (code, command[0]) == (1, "verify")
+    remedies = [finding["remedy"] for finding in json.loads(out)["findings"]]
+    rebuild = next(line for text in remedies for line in typed(text) if line[0] == "rebuild")
+    assert run(*rebuild)[0] == 0
     code, _, err = run(*question)
     assert (code, err) == (0, "")
+
+
+@pytest.mark.parametrize("layout", ["apart", "named index", "old index"])
+def test_verify_knows_the_end_of_a_log_without_a_checkpoint(run, placed, layout):
+    """A lookup does not: the log's last file may have zeros behind the index's last message."""
+    where = LAYOUTS[layout]
+    placed(where, "newest lost")
+    question = ["lookup", where.arguments[0], "TopicTest", "order-49", *where.arguments[1:]]
+    code, _, err = run(*question)
+    assert (code, err) == (0, "")
+    found = json.loads(run("verify", *where.arguments, "--json")[1])["findings"]
+    (remedy,) = (each["remedy"] for each in found if each["rule"] == "index_behind")
+    rebuild = next(line for line in typed(remedy) if line[0] == "rebuild")
+    assert run(*rebuild)[0] == 0
+    found = json.loads(run("verify", *where.arguments, "--json")[1])["findings"]
+    assert "index_behind" not in {each["rule"] for each in found}
 
 
 def test_an_index_without_a_log_names_what_is_to_be_given(run, placed):

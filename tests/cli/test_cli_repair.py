@@ -403,7 +403,7 @@ def test_python_says_what_was_taken(tmp_path):
 
 
 class TestALookupOnAnIncompleteIndex:
-    """What it lacks is said on standard error, with the command that adds it."""
+    """What it may lack is said on standard error, with the command that finds out."""
 
     @pytest.mark.parametrize("option", [(), ("--json",), ("--csv",), ("--broker",)])
     def test_it_names_both_ends_and_the_command(self, tagged, run, option):
@@ -413,11 +413,12 @@ class TestALookupOnAnIncompleteIndex:
         code, out, err = run("lookup", tagged, "Orders", "TagA", "none", "--tag", *option)
         assert (code, err.count("the oldest IndexFile begins at offset")) == (0, 1)
         assert f"rmqindex: {second}: the oldest IndexFile begins at offset" in err
-        assert "the CommitLog at 0. Messages with keys from offset 0 to before" in err
-        assert f"`rmqindex rebuild {tagged} --replace`" in err
+        assert "the CommitLog at 0, and no lookup finds the messages between" in err
+        assert f"`rmqindex verify {tagged}`" in err
         if option == ("--json",):
             for answer in json.loads(out)["answers"]:
-                assert [part["part"] for part in answer["uncovered"]] == ["start"]
+                (part,) = answer["uncovered"]
+                assert (part["part"], part["start"], part["store_timestamp"]) == ("start", 0, None)
 
     def test_its_command_makes_the_answer_whole(self, tagged, run):
         """Then nothing is lacking, and nothing is said."""
@@ -426,7 +427,10 @@ class TestALookupOnAnIncompleteIndex:
         _, part, err = run("lookup", tagged, "Orders", "TagA", "--tag", "--csv")
         assert len(part.splitlines()) < len(whole.splitlines())
         command = re.search("`rmqindex (.*?)`", err)[1].split()
-        assert run(*command)[0] == 0
+        code, out, _ = run(*command)
+        assert (code, command[0]) == (1, "verify")
+        rebuild = re.search("`rmqindex (rebuild .*?)`", " ".join(out.split()))[1].split()
+        assert run(*rebuild)[0] == 0
         _, again, err = run("lookup", tagged, "Orders", "TagA", "--tag", "--csv")
         assert (len(again.splitlines()), err) == (len(whole.splitlines()), "")
 

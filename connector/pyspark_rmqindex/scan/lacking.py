@@ -39,7 +39,7 @@ def lacking(files: Iterable[FileSlice], options: ReadOptions) -> tuple[str, ...]
         path = find_log(folder.child("file"), options.commit_log)
         if path is not None:
             with CommitLog(path) as log:
-                parts = uncovered_in(folder, log, options.layout, options.mode)
+                parts = uncovered_in(folder, log, options.layout)
                 found += [part.text() for part in parts]
     return tuple(found)
 

@@ -1,39 +1,34 @@
-"""What part of the CommitLog an index does not cover, so that a lookup can say what it lacks.
+"""Whether a CommitLog has messages outside its index, by the ends of both and the checkpoint alone.
 
-A broker deletes an IndexFile only when all its messages have left the CommitLog (RocketMQ:
-``IndexService.deleteExpiredFile``), and indexes every message with keys. So a message with keys and
-without entries proves that a file was lost, or that the index was switched off for a time.
+No byte of a message is read, so that each lookup can afford it; what an index lacks between its
+ends, and whether messages outside them have keys at all, is for ``verify`` and ``explain`` to find.
+
+RocketMQ: ``StoreCheckpoint``; ``DefaultMessageStore.shutdown`` dispatches what was stored before it
+removes ``abort``; ``AllocateMappedFileService`` makes files ahead of the messages.
 """
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
-from datetime import UTC
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-import numpy as np
-
 from rmqindex.errors import RmqIndexError
-from rmqindex.explanation.log_parts import IndexCover, IndexSpan, cover_of, inner_gaps
 from rmqindex.explanation.wording import Commands
 from rmqindex.indexfile.committed import open_index_source, read_header
-from rmqindex.keys.messages import expand_messages
-from rmqindex.layout import INT64_MAX
-from rmqindex.storage.opening import map_files
-from rmqindex.store.snapshot import plan_index
-from rmqindex.store.store import Store, index_entries
-from rmqindex.times import format_millis
-from rmqindex.transaction.broker_lock import BrokerLock
+from rmqindex.indexfile.geometry import infer_layout
+from rmqindex.storage.filesystem import UnreadableError
+from rmqindex.storage.opening import map_files, open_source
+from rmqindex.store.checkpoint import CHECKPOINT_NAME, StoreCheckpoint
+from rmqindex.store.store import Store, index_entries, root_of
+from rmqindex.transaction.broker_lock import BrokerLock, BrokerState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from datetime import tzinfo
-
-    from numpy.typing import NDArray
+    from collections.abc import Iterable, Sequence
 
     from rmqindex.commitlog.log import CommitLog
-    from rmqindex.explanation.log_parts import Gap
-    from rmqindex.indexfile.entries import Mode
+    from rmqindex.header import IndexHeader
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.storage.location import Location, PathLike
     from rmqindex.store.snapshot import PlannedFile
@@ -45,36 +40,33 @@ __all__ = ["LONGEST_LAG", "Uncovered", "uncovered", "uncovered_in"]
 #: stores, seconds.
 LONGEST_LAG = 600
 _MILLISECONDS = 1000
-# What is read at most to find a message with keys in one part, bytes.
-_MAX_LOCAL = 64 << 20
-_MAX_REMOTE = 4 << 20
-# The records that are decoded at a time: the first ones usually tell.
-_RECORDS = 1024
-_KEY_COLUMNS = ("topic", "uniq_key", "keys", "sys_flag")
+# The next file of a log, and the one after it, may have been made before any message is in them.
+_FILES_MADE_AHEAD = 2
+# StoreCheckpoint.java from 5.5.0 on: logicsPhysicalOffset, behind the five fields of all brokers.
+_DISPATCHED_OFFSET = 40
+_CHECKPOINT_BYTES = 48
 
 
 @dataclass(frozen=True, slots=True)
 class Uncovered:
-    """A part of the CommitLog whose messages have no entries.
+    """A part of the CommitLog that lies outside the index, so that no lookup finds its messages.
 
     Attributes:
         part: ``whole``: the index has no entries; ``start``: the part before its oldest entry;
-            ``middle``: between two files; ``end``: behind its newest entry; ``other``: what a
-            file of another log, or of a damaged one, should have, as far as that is known.
-        file: The file in front of which, or behind which for ``end``, entries are missing; the
-            index directory for ``whole``, the file itself for ``other``.
-        start: The offset of the first message with keys, bytes; where none was found within the
-            bytes that are read for that, the offset from which on it is unknown; for ``other``,
-            where the file leads and no message starts.
-        stop: The offset of the next entry, bytes; None where none follows.
-        store_timestamp: When the message at ``start`` was stored, epoch milliseconds; None where
-            none was found.
-        after: The offset of the entry before, bytes; None for ``whole`` and ``start``.
+            ``end``: behind its newest entry.
+        file: The file in front of which, or behind which, the part lies; the index directory for
+            ``whole``.
+        start: Where the part begins, bytes; for ``end``, the offset of the newest entry's message,
+            behind which it begins.
+        stop: The offset of the oldest entry, bytes, for ``start``; else None.
+        store_timestamp: None: whether a message of the part has keys, and when it was stored, takes
+            reading the log.
+        after: The offset of the newest entry, bytes, for ``end``; else None.
         log_start: Where the CommitLog begins, bytes.
-        remedy: The command that indexes the messages, or decides whether there are any.
+        remedy: The command that reads the part, and says what to do.
     """
 
-    part: Literal["whole", "start", "middle", "end", "other"]
+    part: Literal["whole", "start", "end"]
     file: str
     start: int
     stop: int | None
@@ -83,284 +75,214 @@ class Uncovered:
     log_start: int
     remedy: str
 
-    @property
-    def is_certain(self) -> bool:
-        """Whether a message with keys was found."""
-        return self.store_timestamp is not None
-
-    def text(self, zone: tzinfo = UTC, zone_name: str = "UTC") -> str:
-        """Return what an answer lacks and what to do about it, with times of a zone."""
-        if self.part == "other":
-            return (
-                f"{self.file}: the file leads to offset {self.start}, where no message of the "
-                "CommitLog starts: the index is another CommitLog's, or one of them is damaged, so "
-                f"that lookups may miss messages; `{self.remedy}` checks it"
-            )
+    def text(self) -> str:
+        """Return what an answer may lack and what to do about it."""
         what = {
-            "whole": "the index has no entries",
+            "whole": "the index has no entries, so no lookup finds the messages of the CommitLog, "
+            f"which begins at offset {self.log_start}",
             "start": f"the oldest IndexFile begins at offset {self.stop}, the CommitLog at "
-            f"{self.log_start}",
-            "middle": f"this IndexFile begins at offset {self.stop}, the one before it ends at "
-            f"{self.after}",
-            "end": f"the newest IndexFile ends at offset {self.after}, and the CommitLog goes on",
+            f"{self.log_start}, and no lookup finds the messages between",
+            "end": f"the newest IndexFile ends at offset {self.after}, the CommitLog goes on, and "
+            "no lookup finds the messages behind",
         }[self.part]
-        if self.store_timestamp is None:
-            return (
-                f"{self.file}: {what}. Whether messages with keys follow from offset {self.start} "
-                f"on, which no lookup would find, is not known; `{self.remedy}` checks it"
-            )
-        stored = f"{format_millis(self.store_timestamp, zone)} {zone_name}"
-        range_ = f"from offset {self.start} " + (
-            "on" if self.stop is None else f"to before {self.stop}"
-        )
         return (
-            f"{self.file}: {what}. Messages with keys {range_}, the first stored {stored}, have "
-            f"no entries, so no lookup finds them. Stop the broker and run `{self.remedy}`"
+            f"{self.file}: {what}. `{self.remedy}` says whether any of them has keys, and what to "
+            "do; the command explain searches them for one key"
         )
 
 
 def uncovered(
     path: PathLike | Store, files: Sequence[PlannedFile], log: CommitLog | None
 ) -> tuple[Uncovered, ...]:
-    """Return the parts of a log that an index lacks, in their order; none for a single file.
+    """Return the parts of a log outside an index, in their order; none for a single file.
 
     Args:
         path: The path of the index that the user gave, or its store.
         files: Its files, oldest first.
-        log: Its CommitLog; None for an answer of nothing, since only the log tells.
-
-    Raises:
-        RmqIndexError: The log cannot be read.
+        log: Its CommitLog; None for an answer of nothing.
     """
     if log is None or not log.files:
         return ()
     store = Store.open(path, needs_index=False)
     if store.file is not None:
         return ()
-    return tuple(_Comparison(store, cover_of(files), log, bool(files)).parts())
+    headers = [file.error or _End(file.entry.path, file.header) for file in files]
+    return _Ends.of(store, headers, log).parts()
 
 
 def uncovered_in(
-    directory: Location, log: CommitLog, layout: Layout | None = None, mode: Mode = "FAILFAST"
+    directory: Location, log: CommitLog, layout: Layout | None = None
 ) -> tuple[Uncovered, ...]:
-    """As :func:`uncovered`, of an index directory, of whose files mostly the headers are read.
+    """As :func:`uncovered`, of an index directory, of whose files the headers are read.
 
     Args:
         directory: The index directory.
         log: Its CommitLog.
         layout: The geometry of every file; None to infer it.
-        mode: How the files are read: with ``DROPMALFORMED``, a file may be cut, or left out, which
-            its header does not show. Otherwise reading such a file raises.
 
     Raises:
-        RmqIndexError: The directory or the log cannot be read.
+        RmqIndexError: The directory cannot be read.
     """
-    if mode == "DROPMALFORMED":
-        return uncovered(directory, plan_index(directory, layout, mode), log)
     if not log.files:
         return ()
     files = [entry for entry in index_entries(directory) if not entry.is_directory]
-    cover = IndexCover.of(map_files(_span, files, (file.path for file in files)))
+    headers = map_files(_end_of, files, (file.path for file in files))
     store = Store.open(directory, needs_index=False)
-    return tuple(_Comparison(store, cover, log, bool(files)).parts())
+    return _Ends.of(store, headers, log, layout).parts()
 
 
-def _span(file: FileEntry) -> IndexSpan | RmqIndexError | None:
-    """Return the span of a file; None where it has no entries, the error of one without header."""
+class _End(NamedTuple):
+    """A file, and the header that says where it begins and ends."""
+
+    path: Location
+    header: IndexHeader
+
+
+def _end_of(file: FileEntry) -> _End | RmqIndexError:
     try:
         with open_index_source(file.path) as source:
-            header = read_header(source)
+            return _End(file.path, read_header(source))
     except RmqIndexError as error:
         return error
-    if not header.entry_count:
-        return None
-    return IndexSpan(file.path, header.begin_phy_offset, header.end_phy_offset)
 
 
-class _Found(NamedTuple):
-    """The first message with keys of a part, or how far the part was read without one."""
+@dataclass(frozen=True)
+class _Ends:
+    """The ends of an index and its log."""
 
-    offset: int
-    store_timestamp: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Comparison:
     store: Store
-    cover: IndexCover
+    files: tuple[_End, ...]
     log: CommitLog
-    has_files: bool
+    layout: Layout | None
+    has_unread: bool
 
-    def parts(self) -> Iterator[Uncovered]:
-        """Yield the parts that the index lacks, but for those that an unread file may have."""
-        spans = self.cover.spans
-        if not spans:
-            if self.cover.unread:
-                return
-            found = self._end(self.log.min_offset, None)
-            if found is not None:
-                option = "--replace" if self.has_files else None
-                yield self._part("whole", self.store.index, found, None, None, option)
-            return
-        strangers, is_own = self._strangers()
-        if strangers and not is_own:
-            yield strangers[0]  # of another log, so that its offsets tell nothing of this one
-            return
-        yield from strangers
-        file_of = {span.begin: span.path for span in reversed(spans)}
-        for gap in self._wide(list(inner_gaps(spans, self.log))):
-            found = None if self.cover.may_hide(gap.start, gap.stop) else self._first(gap)
-            if found is not None:
-                part: Literal["start", "middle"] = "start" if gap.after is None else "middle"
-                before = gap.before
-                assert before is not None
-                yield self._part(part, file_of[before], found, before, gap.after, "--replace")
-        last = max(spans, key=lambda span: span.end)
-        if self.cover.may_hide(last.end, INT64_MAX):
-            return
-        found = self._end(max(last.end, self.log.min_offset), last.end)
-        if found is not None:
-            option = "--replace" if last.is_cut else "--resume"
-            yield self._part("end", last.path, found, None, last.end, option)
+    @classmethod
+    def of(
+        cls,
+        store: Store,
+        files: Iterable[_End | RmqIndexError],
+        log: CommitLog,
+        layout: Layout | None = None,
+    ) -> _Ends:
+        files = tuple(files)
+        ends = [file for file in files if isinstance(file, _End) and file.header.entry_count]
+        is_unread = any(isinstance(file, UnreadableError) for file in files)
+        return cls(store, tuple(ends), log, layout, is_unread)
 
-    def _strangers(self) -> tuple[list[Uncovered], bool]:
-        """Return the files of whose ends one has no message, and whether any other file fits."""
-        ends = [
-            (span.path, offset) for span in self.cover.spans for offset in (span.begin, span.end)
-        ]
-        offsets = np.array([offset for _, offset in ends], np.int64)
-        states = self.log.read_at(offsets, ["size"])["state"].to_pylist()
-        found: dict[str, int] = {}
-        for (path, offset), state in zip(ends, states, strict=True):
-            if state == "not_a_record":
-                found.setdefault(path, offset)
-        parts = [
-            self._part("other", path, _Found(offset, None), None, None, None)
-            for path, offset in found.items()
-        ]
-        return parts, any(
-            state == "record" and path not in found
-            for (path, _), state in zip(ends, states, strict=True)
-        )
+    def parts(self) -> tuple[Uncovered, ...]:
+        if self.has_unread:
+            return ()  # a file that cannot be read may have the entries
+        if not self.files:
+            return (self._part("whole", self.store.index),) if self._has_messages else ()
+        parts = []
+        # A file whose name puts it in the wrong place has its entries all the same.
+        oldest = min(self.files, key=lambda file: file.header.begin_phy_offset)
+        if oldest.header.begin_phy_offset > self.log.min_offset + self.log.files[0].entry_head:
+            parts.append(self._part("start", oldest.path, stop=oldest.header.begin_phy_offset))
+        newest = max(self.files, key=lambda file: file.header.end_phy_offset)
+        if self._ends_early(newest):
+            parts.append(self._part("end", newest.path, after=newest.header.end_phy_offset))
+        return tuple(parts)
 
     def _part(
         self,
-        part: Literal["whole", "start", "middle", "end", "other"],
-        file: Location | str,
-        found: _Found,
-        stop: int | None,
-        after: int | None,
-        option: str | None,
+        part: Literal["whole", "start", "end"],
+        file: Location,
+        *,
+        stop: int | None = None,
+        after: int | None = None,
     ) -> Uncovered:
-        commands = Commands.of(self.store, self.log)
-        verify = commands.verify()
-        remedy = verify if found.store_timestamp is None else commands.rebuild(option) or verify
-        return Uncovered(
-            part,
-            str(file),
-            found.offset,
-            stop,
-            found.store_timestamp,
-            after,
-            self.log.min_offset,
-            remedy,
+        log_start = self.log.min_offset
+        remedy = Commands.of(self.store, self.log).verify()
+        start = log_start if after is None else after
+        return Uncovered(part, str(file), start, stop, None, after, log_start, remedy)
+
+    @property
+    def _has_messages(self) -> bool:
+        """Whether the log has messages that a broker is not just about to index."""
+        if len(self.log.files) > _FILES_MADE_AHEAD:
+            return True
+        if self._checkpoint is None:
+            return not self._may_lag
+        latest = max(self._latest, self._checkpoint.index_msg_timestamp)
+        if self._may_lag:
+            now = time.time_ns() // 1_000_000
+            return 0 < latest < now - LONGEST_LAG * _MILLISECONDS
+        return latest > 0 or self._dispatched > 0
+
+    def _ends_early(self, newest: _End) -> bool:
+        """Return whether the log goes on further behind the newest entry than a sound index ends.
+
+        Behind it, a broker that runs has messages that it is about to index, and one that stopped
+        only messages without keys.
+        """
+        header, checkpoint = newest.header, self._checkpoint
+        behind = [file for file in self.log.files if file.start > header.end_phy_offset]
+        if len(behind) > _FILES_MADE_AHEAD:
+            return True
+        lag = self._latest - header.end_timestamp
+        if checkpoint is None or not (lag > 0 or self._dispatched > header.end_phy_offset):
+            return False
+        if lag > LONGEST_LAG * _MILLISECONDS:
+            return True
+        if self._may_lag:
+            return False
+        return (
+            self._broker is BrokerState.CRASHED
+            or checkpoint.index_msg_timestamp > header.end_timestamp
+            or self._is_full(newest)
         )
 
-    def _wide(self, gaps: list[Gap]) -> list[Gap]:
-        """Leave out gaps of nothing: the message behind an entry's own has the next entry."""
-        known = [gap for gap in gaps if gap.after is not None and gap.after >= self.log.min_offset]
-        if not known:
-            return gaps
-        after = np.array([gap.after for gap in known], np.int64)
-        found = self.log.read_at(after, ["size"])
-        narrow = {
-            gap
-            for gap, size in zip(known, found["size"].to_pylist(), strict=True)
-            if size is not None and gap.before == self._behind(gap.start + size)
-        }
-        return [gap for gap in gaps if gap not in narrow]
+    def _is_full(self, newest: _End) -> bool:
+        """Return whether a broker makes another file for whatever message follows."""
+        try:
+            layout = self.layout or infer_layout(newest.path)
+        except RmqIndexError:
+            return False
+        return newest.header.index_count >= layout.index_num
 
-    def _behind(self, offset: int) -> int:
-        """Return where the message starts that follows one which ends at an offset."""
-        file = next((file for file in self.log.files if file.start <= offset < file.stop), None)
-        return offset + (0 if file is None else file.entry_head)
+    @property
+    def _may_lag(self) -> bool:
+        """Whether a broker may be about to index what it stored."""
+        return self._broker.may_run
 
-    def _first(self, gap: Gap) -> _Found | None:
-        """Return the first message with keys inside a gap."""
-        is_record = gap.after == gap.start
-        for offsets, times, reached in self._keyed(gap.start, gap.stop, at_record=is_record):
-            inside = gap.holds(offsets)
-            if inside.any():
-                row = int(np.argmax(inside))
-                return _Found(int(offsets[row]), int(times[row]))
-            if reached - gap.start > self._limit:
-                return _Found(reached, None)
-        return None
+    @cached_property
+    def _broker(self) -> BrokerState:
+        roots = tuple(root.local for root in self._roots if root.local is not None)
+        return BrokerLock(roots).state if roots else BrokerState.UNKNOWN
 
-    def _end(self, begin: int, after: int | None) -> _Found | None:
-        """Return the first message with keys behind the last entry, unless it is in the works."""
-        found: _Found | None = None
-        is_running = self._is_running
-        latest = 0
-        for offsets, times, reached in self._keyed(begin, None, at_record=after == begin):
-            behind = offsets > (-1 if after is None else after)
-            if found is None and behind.any():
-                row = int(np.argmax(behind))
-                found = _Found(int(offsets[row]), int(times[row]))
-                latest = self._time_of_later_file(found) if is_running else 0
-            if found is not None:
-                # Not of those before it: the broker's clock may have stepped back since.
-                latest = max(latest, int(times[offsets >= found.offset].max(initial=0)))
-                if not (is_running and self._may_follow(found, latest)):
-                    break
-            if reached - begin > self._limit:
-                # A broker that is so far behind has stopped to index, or will take long.
-                return _Found(reached, None) if found is None else found
-        if found is None or (is_running and self._may_follow(found, latest)):
-            return None
-        # Behind the end of a log that was cut lie remains of an earlier life.
-        stop = self.log.agreed_stop(self.log.max_offset)
-        assert stop is not None
-        return found if found.offset < stop else None
-
-    @staticmethod
-    def _may_follow(found: _Found, latest: int) -> bool:
-        """Return whether a broker may be about to index a message."""
-        assert found.store_timestamp is not None
-        return latest - found.store_timestamp <= LONGEST_LAG * _MILLISECONDS
-
-    def _time_of_later_file(self, found: _Found) -> int:
-        """Return when the first message of the last file was stored; 0 if it is not behind one."""
-        last = self.log.last_with_data()
-        if last < 0 or self.log.files[last].start <= found.offset:
+    @property
+    def _latest(self) -> int:
+        """A store time of the log's last messages, epoch milliseconds; 0 if none is known."""
+        checkpoint = self._checkpoint
+        if checkpoint is None:
             return 0
-        return self.log.first_store_timestamp(self.log.files[last]) or 0
+        return max(checkpoint.physic_msg_timestamp, checkpoint.logics_msg_timestamp)
 
     @property
-    def _is_running(self) -> bool:
-        """Whether a broker may index what it has stored: elsewhere nobody can tell."""
-        store = self.store.root.local
-        return store is None or BrokerLock.of(store).state.may_run
+    def _dispatched(self) -> int:
+        """The offset of the last message that is known to be in a ConsumeQueue, bytes."""
+        field = self._checkpoint_bytes[_DISPATCHED_OFFSET:].ljust(8, b"\0")
+        return int.from_bytes(field, "big", signed=True)
 
     @property
-    def _limit(self) -> int:
-        is_local = all(file.path.local is not None for file in self.log.files)
-        return _MAX_LOCAL if is_local else _MAX_REMOTE
+    def _checkpoint(self) -> StoreCheckpoint | None:
+        data = self._checkpoint_bytes
+        return StoreCheckpoint.from_bytes(data) if data else None
 
-    def _keyed(
-        self, begin: int, stop: int | None, *, at_record: bool
-    ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], int]]:
-        """Yield the offsets and store times of messages with keys, and how far was read."""
-        batches = self.log.scan(
-            begin,
-            INT64_MAX if stop is None else stop,
-            [*_KEY_COLUMNS, "phy_offset", "store_timestamp"],
-            mode="DROPMALFORMED",
-            at_boundaries=at_record,
-            max_records=_RECORDS,
-        )
-        for batch in batches:
-            rows = np.unique(expand_messages(*(batch[name] for name in _KEY_COLUMNS))[0])
-            offsets = batch["phy_offset"].to_numpy()
-            times = batch["store_timestamp"].to_numpy()
-            yield offsets[rows], times[rows], int(offsets[-1])
+    @property
+    def _roots(self) -> list[Location]:
+        """The stores that the log and the index are in."""
+        log_store = root_of(self.log.files[0].path.parent)
+        return list(dict.fromkeys((log_store, self.store.root.absolute)))
+
+    @cached_property
+    def _checkpoint_bytes(self) -> bytes:
+        """The checkpoint of the log's store, else of the index's; none if there is none."""
+        for root in self._roots:
+            try:
+                with open_source(root.child(CHECKPOINT_NAME)) as source:
+                    return bytes(source.read(0, min(source.size, _CHECKPOINT_BYTES)))
+            except RmqIndexError:
+                continue
+        return b""

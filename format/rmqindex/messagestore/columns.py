@@ -18,7 +18,6 @@ from rmqindex.query.verification import VERIFIED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import tzinfo
 
     from rmqindex.audit.missing import MissingPart
     from rmqindex.commitlog.log import CommitLog
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from rmqindex.inspection.usage import Usage
     from rmqindex.store.snapshot import PlannedFile
 
-__all__ = ["told_lacking", "told_missing", "usage_table", "with_messages"]
+__all__ = ["incomplete_index", "incomplete_log", "usage_table", "with_messages"]
 
 _USAGE_TYPES = {
     "topic": pa.string(),
@@ -86,18 +85,18 @@ def with_messages(found: pa.Table, log: CommitLog, mode: Mode) -> pa.Table:
     return found
 
 
-def told_lacking(
-    files: Sequence[PlannedFile], lacking: Sequence[Uncovered], zone: tzinfo, zone_name: str
+def incomplete_index(
+    files: Sequence[PlannedFile], lacking: Sequence[Uncovered]
 ) -> dict[str, str] | None:
     """Warn the caller's caller of what an index lacks; return it as the metadata of the answer."""
     texts = [planned.lacking for planned in files if planned.lacking is not None]
-    texts += [part.text(zone, zone_name) for part in lacking]
+    texts += [part.text() for part in lacking]
     for text in texts:
         warnings.warn(text, IncompleteIndexWarning, stacklevel=3)
     return {"uncovered": json.dumps(texts)} if texts else None
 
 
-def told_missing(missing: Sequence[MissingPart]) -> dict[str, str] | None:
+def incomplete_log(missing: Sequence[MissingPart]) -> dict[str, str] | None:
     """Warn the caller's caller of what a log lacks; return it as the metadata of the answer."""
     texts = [part.text() for part in missing]
     for text in texts:

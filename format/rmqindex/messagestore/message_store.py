@@ -29,8 +29,8 @@ from rmqindex.maintenance.rebuild import rebuild_index
 from rmqindex.markup import html_table
 from rmqindex.messagestore.arguments import key_array, queues_of, since_millis, texts_of, time_range
 from rmqindex.messagestore.columns import (
-    told_lacking,
-    told_missing,
+    incomplete_index,
+    incomplete_log,
     unpacking,
     usage_table,
     with_messages,
@@ -175,7 +175,7 @@ class MessageStore:
             found = lookup_keys(files, log, topic, wanted, begin=first, end=last, max_num=max_num)
             found = with_messages(found, log, self._mode) if log and message else found
             lacks = uncovered(store, files, log)
-        told = told_lacking(files, lacks, self._zone, self._zone_name)
+        told = incomplete_index(files, lacks)
         return found.replace_schema_metadata(told) if told else found
 
     def messages(
@@ -227,7 +227,7 @@ class MessageStore:
         schema = as_table(bodies.schema.empty_table()).schema
         with self._needed_log() as log:  # what is missing is told now, not at the first row
             schema = schema.with_metadata(
-                told_missing(missing_beside(self._path, log, self._commit_log))
+                incomplete_log(missing_beside(self._path, log, self._commit_log))
             )
 
         def read() -> Iterator[pa.RecordBatch]:
@@ -270,7 +270,7 @@ class MessageStore:
         selection = EntrySelection(*time_range(begin, end, self._zone), start, stop, key_hash)
         files = self._files()
         schema = entry_schema()
-        schema = schema.with_metadata(told_lacking(files, (), self._zone, self._zone_name))
+        schema = schema.with_metadata(incomplete_index(files, ()))
 
         def read() -> Iterator[pa.RecordBatch]:
             for planned in files:
@@ -420,7 +420,7 @@ class MessageStore:
         with self._needed_log() as log:
             missing = missing_beside(self._path, log, self._commit_log)
             usage = measure_usage(log, groups, Selection(begin=first, end=last), mode=self._mode)
-        return usage_table(usage, groups, told_missing(missing))
+        return usage_table(usage, groups, incomplete_log(missing))
 
     def plot(self, path: PathLike | None = None) -> Any:  # noqa: ANN401  (matplotlib's Figure)
         """Draw how many entries slots have, how full files are, and when entries were stored.

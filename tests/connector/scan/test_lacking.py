@@ -5,10 +5,13 @@ from __future__ import annotations
 import shutil
 
 import pytest
+from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual
 
 import rmqindex
+from log_reads import counted_log_reads
 from pyspark_rmqindex.options import read_options
-from pyspark_rmqindex.scan.reader import IndexReader
+from pyspark_rmqindex.scan.pushdown import create_state
+from pyspark_rmqindex.scan.reader import IndexReader, PushdownReader
 from pyspark_rmqindex.schema import full_schema
 
 SAMPLE = rmqindex.sample_store()
@@ -34,10 +37,10 @@ def warnings(caplog, **options):
 
 
 def test_a_lost_file_is_a_warning_of_each_plan(store, caplog):
-    """With both ends and the command that mends it."""
+    """With both ends and the command that says what to do."""
     (line,) = warnings(caplog, path=store, commitLog="auto", **KEY)
     assert f"{NAMES[1]}: the oldest IndexFile begins at offset 26249, the CommitLog at 0" in line
-    assert f"`rmqindex rebuild {store} --replace`" in line
+    assert f"`rmqindex verify {store / 'index'}`" in line
 
 
 def test_an_index_without_files_is_one(store, caplog):
@@ -68,16 +71,15 @@ def test_a_file_chosen_by_its_name_is_no_warning(store, caplog):
 
 
 def test_the_rest_of_a_file_that_is_cut_is_a_warning(store, caplog):
-    """DROPMALFORMED reads what is left; the file is named, and with a log the messages."""
+    """DROPMALFORMED reads what is left; the file is named, and with a log the ends."""
     cut = store / "index" / NAMES[2]
     cut.write_bytes(cut.read_bytes()[:2000])
     options = {"path": store / "index", "mode": "DROPMALFORMED"}
     (line,) = warnings(caplog, **options, **KEY)
     assert f"{cut}: the answer lacks 122 of 199 entries that the header counts" in line
     assert f"`rmqindex verify {cut}` says what to do" in line
-    _, start, middle = warnings(caplog, **options, commitLog=store / "commitlog", **KEY)
+    _, start = warnings(caplog, **options, commitLog=store / "commitlog", **KEY)
     assert "the oldest IndexFile begins at offset 26249" in start
-    assert "the one before it ends at 62185" in middle
 
 
 @pytest.mark.parametrize("size", [0, 39, 40, 300])
@@ -87,3 +89,18 @@ def test_a_file_of_which_nothing_is_left_is_a_warning(store, caplog, size):
     cut.write_bytes(cut.read_bytes()[:size])
     (line,) = warnings(caplog, path=store, mode="DROPMALFORMED", **KEY)
     assert f"{cut}: the answer lacks all" in line
+
+
+def test_a_plan_reads_no_message(store, tmp_path, monkeypatch):
+    """Neither that of a load nor that of a table, whatever their indexes lack."""
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
+    given = {"path": str(store), "commitLog": "auto", **KEY}
+    options, schema = read_options(given), full_schema(keys=True, log=True)
+    with counted_log_reads() as reads:
+        assert IndexReader(options, schema, given).partitions()
+        table = {"path": str(store), "commitLog": "auto"}
+        reader = PushdownReader(read_options(table), schema, table, create_state())
+        bound = [EqualTo(("topic",), "TopicTest"), EqualTo(("key",), "order-49")]
+        reader.pushFilters([*bound, GreaterThanOrEqual(("position",), 1)])
+        assert reader.partitions()
+    assert reads == []

@@ -372,9 +372,8 @@ class TestDamage:
         sound = [row for row in whole if row["file"] != bad.name]
         with pytest.warns(rmqindex.IncompleteIndexWarning) as caught:
             found = lenient.lookup("TopicTest", "order-49").to_pylist()
-        cut, lacking = (str(warning.message) for warning in caught)
+        (cut,) = (str(warning.message) for warning in caught)
         assert f"{bad.name}: the answer lacks 72 of 199 entries" in cut
-        assert "have no entries" in lacking
         assert [row for row in found if row["file"] != bad.name] == sound
         assert all(row in whole for row in found)
         with pytest.warns(rmqindex.IncompleteIndexWarning, match="72 of 199 entries"):

@@ -172,7 +172,7 @@ def lookup(
                 output.hits(question, hits, messages, others, gaps, lacking)
                 found |= bool(hits)
         complain_of_lacking(files)
-        for text in (*untagged, *(part.text(zone.info, zone.name) for part in gaps)):
+        for text in (*untagged, *(part.text() for part in gaps)):
             complain(text)
     if not found:
         raise click.exceptions.Exit(NOT_FOUND)

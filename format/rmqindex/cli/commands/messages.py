@@ -105,7 +105,7 @@ def cat(
         found = read_messages(log, offsets, mode=mode, as_stored=as_stored)
         why = _why_not(found[0]["state"] if found else "", log)
         if not found:
-            _complain_of_index(path, log, zone)
+            _complain_of_index(path, log)
         elif not is_readable(found[0]):
             complain_of_missing(missing_parts(log, path, start=offsets[0]), is_read=False)
     rows = [row for row in found if is_readable(row)]
@@ -135,11 +135,11 @@ def _why_not(state: str, log: CommitLog) -> str:
     return "the index leads to no message with this unique key"
 
 
-def _complain_of_index(path: str, log: CommitLog, zone: Zone) -> None:
+def _complain_of_index(path: str, log: CommitLog) -> None:
     """Say what the index lacks, by which a unique key was not found."""
     store = _indexed_store(Path(path))
     for part in uncovered(store, plan_index(store, None, "FAILFAST"), log):
-        complain(part.text(zone.info, zone.name))
+        complain(part.text())
 
 
 def _write_bodies(rows: Sequence[dict[str, Any]]) -> None:
