@@ -218,10 +218,11 @@ def _at(queue: ConsumeQueue, places: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the log offsets of a plain queue's units at places; -1 where it has no place."""
     found = np.full(len(places), -1, np.int64)
     for file in queue.files:
-        first = file.start // UNIT_DTYPE.itemsize
-        inside = (places >= first) & (places < first + file.size // UNIT_DTYPE.itemsize)
+        first, count = (size // UNIT_DTYPE.itemsize for size in (file.start, file.size))
+        inside = (places >= first) & (places < first + count)
         if inside.any():
-            units = np.memmap(file.path, UNIT_DTYPE, "r")[places[inside] - first]
+            # A file that was cut, or is too long, ends in a part of a unit.
+            units = np.memmap(file.path, UNIT_DTYPE, "r", shape=count)[places[inside] - first]
             found[inside] = np.where(units["size"] == BLANK_SIZE, -1, units["phy_offset"])
     return found
 
