@@ -186,16 +186,26 @@ def _queues_of_folder(entries: list[FileEntry], *, is_batch: bool) -> list[Found
         queue
         for topic in sorted(entries, key=lambda each: each.name)
         if topic.is_directory
-        for queue in _queues_of_topic(topic.name, directory_entries(topic.path), is_batch=is_batch)
+        for queue in _queues_of_topic(topic.name, _still_there(topic), is_batch=is_batch)
     ]
 
 
 def _queues_of_topic(topic: str, entries: list[FileEntry], *, is_batch: bool) -> list[FoundQueue]:
     numbered = [each for each in entries if each.is_directory and _is_queue_id(each.name)]
     return [
-        FoundQueue(topic, int(each.name), is_batch, _files(directory_entries(each.path)))
+        FoundQueue(topic, int(each.name), is_batch, _files(_still_there(each)))
         for each in sorted(numbered, key=lambda each: int(each.name))
     ]
+
+
+def _still_there(folder: FileEntry) -> list[FileEntry]:
+    """Return the entries of a listed folder; none of one that its broker has deleted since."""
+    try:
+        return directory_entries(folder.path)
+    except RmqIndexError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return []
+        raise
 
 
 def _is_queue_id(name: str) -> bool:
