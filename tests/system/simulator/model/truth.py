@@ -141,8 +141,9 @@ class Truth:
         if self.running and self.waiting:
             found.add("waiting")
         found |= self._states_of_index(log)
-        units = {unit.offset for unit in self.units}
-        if any(one.offset not in units and one.sys_flag & 4 == 0 for one in self.messages):
+        units = {(unit.topic, unit.offset) for unit in self.units}  # light queues have theirs
+        own = ((one.topic, one.offset) for one in self.messages if one.sys_flag & 4 == 0)
+        if not units.issuperset(own):
             found.add("queues_lag")
         for unit in self.units:
             found |= self._state_of("queues", unit.offset, log)
