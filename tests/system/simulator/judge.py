@@ -509,6 +509,8 @@ class Judge:
         if not self.truth.running and audited and self._has_keys() and not found:
             said.append(f"missed: {sorted(audited)}")
         seen = [damage for damage in self.harm if self._is_audited(damage)]
+        if outcome.user == "audit":  # Spark's own looks at no queue
+            seen = [damage for damage in seen if "queue" not in damage.file.partition("/")[0]]
         if seen and not worst:
             told = [f"{damage.kind} {damage.file}:{damage.start}-{damage.stop}" for damage in seen]
             said.append(f"missed: {_some(told)}")
