@@ -399,7 +399,8 @@ class Judge:
         for row in outcome.rows:
             wrong = [_differences(row, one) for one in self.at.get(row["offset"], [])]
             if self.power_was_cut:  # no CRC covers more than the body, and a broken one is null
-                wrong = [one if one.get("body") and row["body"] is not None else {} for one in wrong]
+                is_given = row.get("body") is not None
+                wrong = [one if is_given and "body" in one else {} for one in wrong]
             if wrong and all(wrong) and not self._is_changed(row["offset"]):
                 said.append(f"wrong: message at {row['offset']}: {wrong[0]}")
             said += self._corrupt(row, outcome)

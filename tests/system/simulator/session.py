@@ -233,12 +233,11 @@ class Session:
         for _ in range(5):
             outcome = self.ask("verify", {"geometry": True})
             errors = [row for row in outcome.rows or () if row["severity"] == "error"]
-            if not outcome.is_answer or not errors or _NOT_MENDED & {row["rule"] for row in errors}:
+            # What was being written when broker or power failed is damage until it starts.
+            is_cut = truth.abort or judge.power_was_cut
+            unmended = _NOT_MENDED | ({"log_damaged"} if is_cut else set())
+            if not outcome.is_answer or not errors or unmended & {row["rule"] for row in errors}:
                 return
-            # What was being written when the broker or the power failed is damage until it starts.
-            if truth.abort or judge.power_was_cut:
-                if "log_damaged" in {row["rule"] for row in errors}:
-                    return
             outcome.rows = errors
             lines = remedies_of(outcome, self.place.root)
             left = [line for line in lines if line not in typed and " verify " not in line]
