@@ -12,6 +12,11 @@ if TYPE_CHECKING:
     from rmqindex.audit import FINDING_SCHEMA as FINDING_SCHEMA
     from rmqindex.audit import AuditRule as AuditRule
     from rmqindex.audit import verify as verify
+    from rmqindex.bulk import RebuildResult as RebuildResult
+    from rmqindex.bulk import RelayoutResult as RelayoutResult
+    from rmqindex.bulk import rebuild_index as rebuild_index
+    from rmqindex.bulk import relayout_index as relayout_index
+    from rmqindex.bulk import salvage as salvage
     from rmqindex.commitlog import MATCH_STATES as MATCH_STATES
     from rmqindex.commitlog import CommitLog as CommitLog
     from rmqindex.commitlog import LogFile as LogFile
@@ -45,11 +50,6 @@ if TYPE_CHECKING:
     from rmqindex.keys import key_hash as key_hash
     from rmqindex.keys import key_hashes as key_hashes
     from rmqindex.keys import message_keys as message_keys
-    from rmqindex.maintenance import RebuildResult as RebuildResult
-    from rmqindex.maintenance import RelayoutResult as RelayoutResult
-    from rmqindex.maintenance import rebuild_index as rebuild_index
-    from rmqindex.maintenance import relayout_index as relayout_index
-    from rmqindex.maintenance import salvage as salvage
     from rmqindex.messagestore import MessageStore as MessageStore
     from rmqindex.query import IndexDirectory as IndexDirectory
     from rmqindex.query import QueryOffsetResult as QueryOffsetResult

@@ -551,7 +551,7 @@ class TestCommands:
         assert not loaded & {
             "pyarrow.compute",
             "rmqindex.audit.plan",
-            "rmqindex.maintenance.rebuild",
+            "rmqindex.bulk.rebuild",
             "rmqindex.commitlog.log",
             "rmqindex.explanation.explain",
         }
@@ -599,7 +599,7 @@ class TestCommands:
             f"rmqindex.cli.{name}"
             for name in ("command", "help", "keys", "options", "several", "streams", "wording")
         }
-        unused = {"pydantic", "rich", "rmqindex.audit", "rmqindex.bulk", "rmqindex.maintenance"}
+        unused = {"pydantic", "rich", "rmqindex.audit", "rmqindex.bulk", "rmqindex.export"}
         assert not unused & loaded
 
     def test_without_a_command_the_help_is_an_error(self, run):

@@ -13,7 +13,7 @@ import pytest
 
 from permissions import mode_of
 from rmqindex import sample_store
-from rmqindex.maintenance import rebuild as rebuild_module
+from rmqindex.bulk import rebuild as rebuild_module
 
 # Of the sample store, whose log has two files of this size.
 GEOMETRY = ("--max-hash-slot-num", "97", "--max-index-num", "200", "--time-zone", "UTC")

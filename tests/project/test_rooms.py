@@ -53,7 +53,7 @@ def test_the_figure_and_the_contract_of_imports_name_every_room():
 
 PLANTED = {
     "format/rmqindex/storage/remote.py": (
-        "from rmqindex.bulk.roller import FileRoller",
+        "from rmqindex.bulk.files import FileRoller",
         "rmqindex.storage is not allowed to import rmqindex.bulk",
     ),
     "connector/pyspark_rmqindex/join/key_chunk.py": (

@@ -21,7 +21,7 @@ _PRELOADED = [
     "pyspark_rmqindex.stream.writer",
     "pyspark_rmqindex.write.writer",
     "rmqindex.indexwriter.append_in_place",
-    "rmqindex.maintenance.rebuild",
+    "rmqindex.bulk.rebuild",
     "rmqindex.transaction.local_staging",
 ]
 _OPENED_TO_WRITE = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC

@@ -38,7 +38,7 @@ from rmqindex.times import LAST_MILLISECOND, to_milliseconds
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from rmqindex.maintenance import TagChoice
+    from rmqindex.bulk import TagChoice
 
 __all__ = ["BadRowError", "InputShape"]
 

@@ -1,8 +1,9 @@
-"""Many entries in one step: sorted runs, file plans and the commit of parallel writes.
+"""Rows to the files of an index, and what is built on it: rebuild, relayout, expiry, salvage.
 
 A write is a `WriteJob`.
 Its tasks stage sorted runs, or whole files, with a `RowStager`; file plans cut the rows into files
 where a broker would; one commit adds all files to the index, or none.
+A rebuild takes the rows from a CommitLog, a relayout from the old files.
 Whatever writes raises :class:`OSError` where the disk is full or broken, and
 :class:`RmqIndexError` where the storage fails, a file is malformed, or the staging is gone.
 """
@@ -16,21 +17,26 @@ if TYPE_CHECKING:
     from rmqindex.bulk.committer import Committer as Committer
     from rmqindex.bulk.committer import commit_files as commit_files
     from rmqindex.bulk.committer import commit_staged as commit_staged
-    from rmqindex.bulk.file_plans import BuiltFile as BuiltFile
-    from rmqindex.bulk.file_plans import FilePlan as FilePlan
-    from rmqindex.bulk.file_plans import build_file as build_file
-    from rmqindex.bulk.file_plans import plan_files as plan_files
-    from rmqindex.bulk.index_state import IndexedFile as IndexedFile
-    from rmqindex.bulk.index_state import IndexState as IndexState
-    from rmqindex.bulk.index_state import find_layout as find_layout
-    from rmqindex.bulk.indexed_rows import without_indexed as without_indexed
+    from rmqindex.bulk.files import BuiltFile as BuiltFile
+    from rmqindex.bulk.files import FilePlan as FilePlan
+    from rmqindex.bulk.files import IndexedFile as IndexedFile
+    from rmqindex.bulk.files import IndexState as IndexState
+    from rmqindex.bulk.files import build_file as build_file
+    from rmqindex.bulk.files import find_layout as find_layout
+    from rmqindex.bulk.files import plan_files as plan_files
+    from rmqindex.bulk.job import RowStager as RowStager
+    from rmqindex.bulk.job import StagedRows as StagedRows
     from rmqindex.bulk.job import WriteJob as WriteJob
     from rmqindex.bulk.job import WriteOptions as WriteOptions
+    from rmqindex.bulk.job import without_indexed as without_indexed
+    from rmqindex.bulk.old_entries import salvage as salvage
+    from rmqindex.bulk.rebuild import RebuildResult as RebuildResult
+    from rmqindex.bulk.rebuild import rebuild_index as rebuild_index
+    from rmqindex.bulk.relayout import RelayoutResult as RelayoutResult
+    from rmqindex.bulk.relayout import relayout_index as relayout_index
     from rmqindex.bulk.replacement import FileSummary as FileSummary
     from rmqindex.bulk.replacement import LostEntries as LostEntries
     from rmqindex.bulk.replacement import Replacement as Replacement
-    from rmqindex.bulk.row_stager import RowStager as RowStager
-    from rmqindex.bulk.row_stager import StagedRows as StagedRows
     from rmqindex.bulk.sorted_runs import ARRIVAL as ARRIVAL
     from rmqindex.bulk.sorted_runs import BY_POSITION as BY_POSITION
     from rmqindex.bulk.sorted_runs import CONTENT as CONTENT
@@ -39,5 +45,7 @@ if TYPE_CHECKING:
     from rmqindex.bulk.sorted_runs import RunBuffer as RunBuffer
     from rmqindex.bulk.sorted_runs import RunSet as RunSet
     from rmqindex.bulk.sorted_runs import RunSlice as RunSlice
+    from rmqindex.bulk.tags import TagChoice as TagChoice
+    from rmqindex.bulk.tags import tags_of_index as tags_of_index
 else:
     __getattr__, __dir__, __all__ = lazy_exports(__name__)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from rmqindex.bulk.file_plans import BuiltFile, build_file, plan_append, plan_files
-from rmqindex.bulk.indexed_rows import check_file_not_indexed, without_indexed
+from rmqindex.bulk.files import BuiltFile, build_file, plan_append, plan_files
+from rmqindex.bulk.job import check_file_not_indexed, without_indexed
 from rmqindex.bulk.sorted_runs import RunSet
 from rmqindex.errors import RmqIndexError
 from rmqindex.ownfiles.disk import make_directories
@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from datetime import tzinfo
 
-    from rmqindex.bulk.file_plans import FilePlan
-    from rmqindex.bulk.index_state import IndexState
+    from rmqindex.bulk.files import FilePlan, IndexState
     from rmqindex.bulk.job import WriteJob
     from rmqindex.bulk.sorted_runs import Order, RunSlice
     from rmqindex.indexwriter.append_in_place import InPlaceAppend

@@ -1,7 +1,4 @@
-"""Writes entries into one IndexFile after the other (``IndexService.getAndCreateLastIndexFile``).
-
-The file after a full one inherits its end.
-"""
+"""Writes entries into one IndexFile after the other (``getAndCreateLastIndexFile``)."""
 
 from __future__ import annotations
 

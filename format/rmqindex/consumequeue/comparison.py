@@ -13,19 +13,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from rmqindex.commitlog.log import CommitLog
-from rmqindex.consumequeue.dispatch import Dispatcher, parse_delay_levels
-from rmqindex.consumequeue.kinds import TopicKinds
-from rmqindex.consumequeue.losses import (
-    UnitFiles,
-    all_batches,
-    contains,
-    has_all,
-    lost_units,
-    strays,
-)
+from rmqindex.consumequeue.dispatch import Dispatcher, TopicKinds, parse_delay_levels
 from rmqindex.consumequeue.places import Life, Places, messages_taken
-from rmqindex.consumequeue.predecessors import Predecessors
-from rmqindex.consumequeue.reader import ConsumeQueue, last_offset
+from rmqindex.consumequeue.predecessors import Predecessors, contains, has_all, lost_units, strays
+from rmqindex.consumequeue.reader import ConsumeQueue, UnitFiles, all_batches, last_offset
 from rmqindex.consumequeue.staging import is_exchanging, is_unfinished, queue_folders
 from rmqindex.errors import RmqIndexError
 from rmqindex.folders import BATCH_FOLDER, QUEUE_FOLDER

@@ -1,7 +1,7 @@
-"""Which units a message gives to which ConsumeQueues.
+"""Which units a message gives to which ConsumeQueues, plain or batch ones.
 
 RocketMQ: ``CommitLog.checkMessageAndReturnSize``, ``MultiDispatchUtils``,
-``ConsumeQueue.multiDispatchLmqQueue``.
+``ConsumeQueue.multiDispatchLmqQueue``, ``QueueTypeUtils.getCQType``.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from rmqindex.errors import RmqIndexError
 from rmqindex.keys.hashing import string_hash_codes
 from rmqindex.layout import INT64_MIN
 from rmqindex.queue_layout import LMQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, SYSTEM_PREFIX
@@ -20,15 +21,22 @@ from rmqindex.record.numbers import java_integer
 from rmqindex.record_layout import INNER_BATCH_FLAG, INNER_NUM
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Sequence
+    from collections.abc import Callable, Collection, Container, Sequence
 
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from rmqindex.consumequeue.kinds import TopicKinds
     from rmqindex.record.records import Records
+    from rmqindex.store.topics import TopicTable
 
-__all__ = ["LIGHT_PROPERTIES", "Dispatcher", "QueueUnits", "Refusal", "parse_delay_levels"]
+__all__ = [
+    "LIGHT_PROPERTIES",
+    "Dispatcher",
+    "QueueUnits",
+    "Refusal",
+    "TopicKinds",
+    "parse_delay_levels",
+]
 
 _SCHEMA = schema_of(
     (
@@ -43,7 +51,6 @@ _SCHEMA = schema_of(
         "properties",
     )
 )
-
 # MessageSysFlag: prepared and rolled back messages have bit 2 set.
 _NO_UNIT_FLAG = 0x1 << 2
 _DELAY = "DELAY"
@@ -332,3 +339,61 @@ def _properties(column: pa.MapArray) -> dict[str, dict[int, str]]:
         for name, value in column[row].as_py():
             found[name][row] = value
     return found
+
+
+class TopicKinds:
+    """Decides the kind of a topic's queues before its first unit.
+
+    A broker does not start with queues of another kind than ``config/topics.json`` says, so that
+    this file decides.
+    Without it, topics have batch queues that have some now, or an inner batch anywhere in the log.
+    """
+
+    def __init__(
+        self,
+        named: Collection[str],
+        present: Collection[str],
+        table: TopicTable | None,
+        *,
+        strict: bool = True,
+    ) -> None:
+        """Begin with what is known before the log is read."""
+        self._strict = strict
+        #: Topics with inner batches that must have no batch queues, and the first such message.
+        self.conflicts: dict[str, int] = {}
+        self._table = table
+        known = present if table is None else table.batch_topics
+        self._batch = {*named, *known}
+        self._plain: set[str] = set()
+        #: Whether a topic had plain units before its first inner batch: they must be built again.
+        self.is_late = False
+
+    def is_batch(self, topic: str) -> bool:
+        """Return whether a topic's units go into batch queues."""
+        if topic in self._batch:
+            return True
+        self._plain.add(topic)
+        return False
+
+    def see_inner_batch(self, topic: str, phy_offset: int) -> None:
+        """Take note of a topic with an inner batch, before units are made of it."""
+        if topic in self._batch:
+            return
+        if self._table is not None and not self._strict:
+            self.conflicts.setdefault(topic, phy_offset)
+            return
+        if self._table is not None:
+            got = "no such topic" if topic not in self._table.topics else "one without"
+            raise RmqIndexError(
+                f"{self._table.path}: expected the topic {topic} with queue.type=BatchCQ, since "
+                f"the message at offset {phy_offset} is an inner batch of it, got {got}: a broker "
+                "does not start with batch queues of such a topic. Restore the file, or give "
+                f"leave_out={topic}, which rebuilds all other queues"
+            )
+        self._batch.add(topic)
+        self.is_late |= topic in self._plain
+
+    def restart(self) -> None:
+        """Begin again with the topics that are known by now."""
+        self._plain.clear()
+        self.is_late = False

@@ -5,19 +5,25 @@ RocketMQ: ``ConsumeQueue``, ``BatchConsumeQueue``.
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_left
-from collections import deque
+from collections import OrderedDict, deque
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from rmqindex.consumequeue.paths import QueueFile, find_queues
+from rmqindex.errors import RmqIndexError
+from rmqindex.ownfiles.disk import naming
+from rmqindex.ownfiles.safe_open import open_to_read
 from rmqindex.queue_layout import (
     BATCH_UNIT_DTYPE,
     BLANK_SIZE,
     CONSUME_QUEUE_SCHEMA,
+    FILE_NAME_DIGITS,
     NO_COMPACTED_OFFSET,
     UNIT_DTYPE,
 )
@@ -26,12 +32,20 @@ from rmqindex.storage.opening import FileMark, ensure_same, open_found
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
     from rmqindex.storage.location import PathLike
 
-__all__ = ["ConsumeQueue", "last_offset", "marked_queue_file", "read_units"]
+__all__ = [
+    "ConsumeQueue",
+    "UnitFiles",
+    "all_batches",
+    "last_offset",
+    "marked_queue_file",
+    "read_units",
+]
 
 # Units a batch holds at most.
 _BATCH_UNITS = 65_536
@@ -40,6 +54,8 @@ _BLOCK_UNITS = 8 * _BATCH_UNITS
 # Most files of most queues have few units, and their rest is a hole: a local file's first block is
 # smaller than the others.
 _FIRST_UNITS = 4096
+# Files of queues that are open at a time.
+_OPEN_FILES = 64
 
 
 class ConsumeQueue:
@@ -301,3 +317,64 @@ def _batch(
         ],
         schema=CONSUME_QUEUE_SCHEMA,
     )
+
+
+class UnitFiles:
+    """Reads units by their places, also those of files that were made since they were listed."""
+
+    def __init__(self) -> None:
+        """Open nothing."""
+        self._open: OrderedDict[str, int] = OrderedDict()
+
+    def close(self) -> None:
+        """Close all files."""
+        for descriptor in self._open.values():
+            os.close(descriptor)
+        self._open.clear()
+
+    def units(self, folder: Path, file_size: int, places: NDArray[np.int64]) -> NDArray[Any]:
+        """Return the plain units at places; zeros where there is none."""
+        data = np.zeros(len(places), UNIT_DTYPE)
+        if not len(places):
+            return data
+        cuts = [0, *(np.flatnonzero(np.diff(places) != 1) + 1).tolist(), len(places)]
+        for first, last in pairwise(cuts):
+            at = int(places[first]) * UNIT_DTYPE.itemsize
+            parts = []
+            left = (last - first) * UNIT_DTYPE.itemsize
+            while left:
+                inside = at % file_size
+                length = min(left, file_size - inside)
+                name = f"{at - inside:0{FILE_NAME_DIGITS}d}"
+                parts.append(self._read(str(folder / name), inside, length))
+                at += length
+                left -= length
+            data[first:last] = np.frombuffer(b"".join(parts), UNIT_DTYPE)
+        return data
+
+    def _read(self, path: str, at: int, length: int) -> bytes:
+        if path not in self._open:
+            if len(self._open) >= _OPEN_FILES:
+                _, oldest = self._open.popitem(last=False)
+                os.close(oldest)
+            try:
+                self._open[path] = open_to_read(path, os.O_RDONLY)
+            except (OSError, RmqIndexError):
+                return bytes(length)
+        with naming(path):
+            return os.pread(self._open[path], length, at).ljust(length, b"\0")
+
+
+def all_batches(queue: ConsumeQueue) -> NDArray[Any]:
+    """Return the units of a batch queue by the offsets of their messages."""
+    parts = [np.zeros(0, BATCH_UNIT_DTYPE)]
+    for file in queue.files:
+        try:
+            with open(file.path, "rb", opener=open_to_read) as source:
+                data = source.read()
+        except FileNotFoundError:  # it has expired
+            continue
+        units = np.frombuffer(data, BATCH_UNIT_DTYPE, len(data) // BATCH_UNIT_DTYPE.itemsize)
+        parts.append(units[(units["size"] > 0) & (units["batch_size"] > 0)])
+    everything = np.concatenate(parts)
+    return everything[np.argsort(everything["phy_offset"], kind="stable")]

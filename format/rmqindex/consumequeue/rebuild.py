@@ -15,11 +15,14 @@ from rmqindex.arguments import ensure_flags, int_or_none, text_of, texts_of
 from rmqindex.command_line import command_line
 from rmqindex.commitlog.ensured import ensure_end
 from rmqindex.commitlog.log import CommitLog
-from rmqindex.consumequeue.dispatch import LIGHT_PROPERTIES, Dispatcher, parse_delay_levels
-from rmqindex.consumequeue.kinds import TopicKinds
-from rmqindex.consumequeue.losses import unit_count
+from rmqindex.consumequeue.dispatch import (
+    LIGHT_PROPERTIES,
+    Dispatcher,
+    TopicKinds,
+    parse_delay_levels,
+)
 from rmqindex.consumequeue.places import Life
-from rmqindex.consumequeue.predecessors import Predecessors
+from rmqindex.consumequeue.predecessors import Predecessors, unit_count
 from rmqindex.consumequeue.reader import ConsumeQueue
 from rmqindex.consumequeue.staging import QueueStaging
 from rmqindex.consumequeue.writers import QueueWriters

@@ -1,8 +1,7 @@
-"""Exports: messages or entries as files of Parquet, JSON lines or CSV, resumed where they stopped.
+"""Messages and entries as files of Parquet, JSON lines or CSV, and what the files of a store hold.
 
-The name of each file says which part of the source it holds, and files appear complete or not at
-all, so that an export that was killed goes on behind its last file and neither loses nor repeats a
-row.
+The name of each exported file says which part of the source it holds, and files appear complete or
+not at all, so that a killed export resumes where it stopped, and neither loses nor repeats a row.
 """
 
 from typing import TYPE_CHECKING
@@ -10,12 +9,21 @@ from typing import TYPE_CHECKING
 from rmqindex.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from rmqindex.export.columns import DEFAULT_COLUMNS as DEFAULT_COLUMNS
+    from rmqindex.export.dump import Dump as Dump
+    from rmqindex.export.dump import dump_file as dump_file
     from rmqindex.export.entries import EntrySelection as EntrySelection
     from rmqindex.export.entries import export_entries as export_entries
     from rmqindex.export.folder import ExportResult as ExportResult
+    from rmqindex.export.formats import DEFAULT_COLUMNS as DEFAULT_COLUMNS
+    from rmqindex.export.formats import FORMATS as FORMATS
+    from rmqindex.export.items import Field as Field
+    from rmqindex.export.items import Item as Item
     from rmqindex.export.messages import export_messages as export_messages
     from rmqindex.export.messages import exported_range as exported_range
-    from rmqindex.export.part import FORMATS as FORMATS
+    from rmqindex.export.usage import FolderUsage as FolderUsage
+    from rmqindex.export.usage import Usage as Usage
+    from rmqindex.export.usage import UsageRow as UsageRow
+    from rmqindex.export.usage import folder_usage as folder_usage
+    from rmqindex.export.usage import measure_usage as measure_usage
 else:
     __getattr__, __dir__, __all__ = lazy_exports(__name__)

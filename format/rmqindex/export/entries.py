@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from rmqindex.arguments import int_or_none
 from rmqindex.errors import RmqIndexError
-from rmqindex.export.columns import as_table
 from rmqindex.export.folder import ANEW, Folder, Stream
+from rmqindex.export.formats import as_table
 from rmqindex.indexfile.decoding import ENTRY_SCHEMA
 from rmqindex.layout import FIRST_POSITION, INT32_MAX
 from rmqindex.storage.location import path_text

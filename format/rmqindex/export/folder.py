@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.export.part import FORMATS, Part
+from rmqindex.export.formats import FORMATS, Part
 from rmqindex.ownfiles.dataclass_json import from_json, to_json
 from rmqindex.ownfiles.disk import (
     absent_directories,

@@ -11,8 +11,8 @@ from rmqindex.commitlog.mark import LogMark
 from rmqindex.commitlog.selection import Selection, select_messages
 from rmqindex.commitlog.tailing import whole_end
 from rmqindex.errors import RmqIndexError
-from rmqindex.export.columns import DEFAULT_COLUMNS, as_table
 from rmqindex.export.folder import ANEW, Folder, Stream
+from rmqindex.export.formats import DEFAULT_COLUMNS, as_table
 from rmqindex.folders import LOCK_NAME
 from rmqindex.layout import INT64_MAX
 from rmqindex.record.batches import schema_of

@@ -22,13 +22,21 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
+    "HASH_BITS",
+    "KEY_COLUMNS",
     "TAG_INDEX_TYPE",
     "expand_messages",
     "indexed_tags",
     "is_rolled_back",
     "message_keys",
+    "pack_pairs",
     "tag_key",
 ]
+
+#: The columns of a message that make its keys, without tags, as :func:`expand_messages` takes them.
+KEY_COLUMNS = ("topic", "uniq_key", "keys", "sys_flag")
+#: By how many bits :func:`pack_pairs` shifts rows.
+HASH_BITS = np.int64(32)
 
 # MessageConst.INDEX_TAG_TYPE, from RocketMQ 5.4.0 on.
 TAG_INDEX_TYPE = "T"
@@ -279,3 +287,8 @@ def _space_error(part: str, place: str = "") -> ValueError:
     return ValueError(
         f"keys{place}: expected parts without a space, which separates keys, got {part!r}"
     )
+
+
+def pack_pairs(rows: NDArray[np.int64], hashes: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Combine each row and hash into one number, which sorts by row, then by hash."""
+    return (rows.astype(np.int64, copy=False) << HASH_BITS) | hashes.astype(np.int64)

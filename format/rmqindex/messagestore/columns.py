@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from rmqindex.commitlog.bodies import Unpacking
 from rmqindex.errors import IncompleteIndexWarning, IncompleteLogWarning
-from rmqindex.export.columns import DEFAULT_COLUMNS, as_table
+from rmqindex.export.formats import DEFAULT_COLUMNS, as_table
 from rmqindex.query.many_keys import LOOKUP_SCHEMA
 from rmqindex.query.verification import VERIFIED
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from rmqindex.audit.missing import MissingPart
     from rmqindex.commitlog.log import CommitLog
     from rmqindex.explanation.coverage import Uncovered
+    from rmqindex.export.usage import Usage
     from rmqindex.indexfile.entries import Mode
-    from rmqindex.inspection.usage import Usage
     from rmqindex.store.snapshot import PlannedFile
 
 __all__ = ["incomplete_index", "incomplete_log", "usage_table", "with_messages"]

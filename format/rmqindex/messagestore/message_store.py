@@ -12,6 +12,7 @@ import pyarrow.fs as pafs
 from rmqindex.arguments import int_or_none
 from rmqindex.audit.missing import missing_beside
 from rmqindex.audit.plan import verify
+from rmqindex.bulk.rebuild import rebuild_index
 from rmqindex.commitlog.selection import Selection, select_messages
 from rmqindex.commitlog.sibling import commit_log_of
 from rmqindex.display.facts import describe
@@ -21,11 +22,10 @@ from rmqindex.display.text import counted
 from rmqindex.errors import RmqIndexError
 from rmqindex.explanation.coverage import uncovered
 from rmqindex.explanation.explain import explain_lookup
-from rmqindex.export.columns import DEFAULT_COLUMNS, as_table
 from rmqindex.export.entries import EntrySelection, entry_schema, entry_tables
-from rmqindex.inspection.usage import measure_usage
+from rmqindex.export.formats import DEFAULT_COLUMNS, as_table
+from rmqindex.export.usage import measure_usage
 from rmqindex.keys.utf8 import check_topic
-from rmqindex.maintenance.rebuild import rebuild_index
 from rmqindex.markup import html_table
 from rmqindex.messagestore.arguments import key_array, queues_of, since_millis, texts_of, time_range
 from rmqindex.messagestore.columns import (
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from datetime import timedelta, tzinfo
 
+    from rmqindex.bulk.rebuild import RebuildResult
     from rmqindex.commitlog.log import CommitLog
     from rmqindex.display.facts import FileFacts
     from rmqindex.explanation.explain import Search
@@ -54,7 +55,6 @@ if TYPE_CHECKING:
     from rmqindex.indexfile.entries import Mode
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.logfile.files import LogFile
-    from rmqindex.maintenance.rebuild import RebuildResult
     from rmqindex.messagestore.arguments import Time
     from rmqindex.storage.location import PathLike
     from rmqindex.store.snapshot import PlannedFile

@@ -13,13 +13,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from rmqindex.audit import MissingPart
+    from rmqindex.bulk.rebuild import RebuildResult
+    from rmqindex.bulk.relayout import RelayoutResult
     from rmqindex.consumequeue.rebuild import QueueRebuildResult
     from rmqindex.display.facts import FileFacts
     from rmqindex.explanation import LookupExplanation, Uncovered
-    from rmqindex.export import ExportResult
-    from rmqindex.inspection import Dump, FolderUsage, Item, Usage
-    from rmqindex.maintenance.rebuild import RebuildResult
-    from rmqindex.maintenance.relayout import RelayoutResult
+    from rmqindex.export import Dump, ExportResult, FolderUsage, Item, Usage
     from rmqindex.output.hits import Hit
     from rmqindex.query.index_directory import QueryOffsetResult
     from rmqindex.transaction.directories import FileEntry

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from rmqindex.display.terminal import Console
-    from rmqindex.inspection.items import Item
-    from rmqindex.inspection.usage import FolderUsage, Usage
+    from rmqindex.export.items import Item
+    from rmqindex.export.usage import FolderUsage, Usage
     from rmqindex.output.interface import Zone
 
 __all__ = ["print_folders", "print_items", "print_message_list", "print_usage"]

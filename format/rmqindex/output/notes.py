@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from rmqindex.audit import MissingPart
+    from rmqindex.bulk.rebuild import RebuildResult
+    from rmqindex.bulk.tags import TagChoice
     from rmqindex.consumequeue.rebuild import QueueRebuildResult
-    from rmqindex.maintenance.rebuild import RebuildResult
-    from rmqindex.maintenance.tags import TagChoice
     from rmqindex.store.snapshot import PlannedFile
 
 __all__ = ["complain_of_lacking", "complain_of_missing", "queue_notes", "rebuild_notes"]

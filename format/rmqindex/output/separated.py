@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from rmqindex.audit.rules import FINDING_SCHEMA
 from rmqindex.display.facts import FileFacts
+from rmqindex.export.items import Field
+from rmqindex.export.usage import UsageRow
 from rmqindex.indexfile.decoding import ENTRY_SCHEMA
-from rmqindex.inspection.items import Field
-from rmqindex.inspection.usage import UsageRow
 from rmqindex.output.documents import JsonOutput
 from rmqindex.output.hits import Hit
 from rmqindex.output.messages import COLUMNS, LISTED, message_document
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from rmqindex.audit import MissingPart
     from rmqindex.explanation import LookupExplanation, Uncovered
-    from rmqindex.inspection import Dump, FolderUsage, Item, Usage
+    from rmqindex.export import Dump, FolderUsage, Item, Usage
     from rmqindex.output.interface import Question, Shortfall
     from rmqindex.query.index_directory import QueryOffsetResult
 

@@ -19,10 +19,11 @@ from rmqindex.keys.messages import TAG_INDEX_TYPE, message_keys, tag_key
 from rmqindex.layout import DEFAULT_MAX_MSGS_NUM_BATCH
 from rmqindex.ownfiles.disk import make_directories
 from rmqindex.ownfiles.writable import WritableFile
-from rmqindex.query.headers import headers_html, headers_text
 from rmqindex.query.loading import (
     finish_writes,
     geometry_of,
+    headers_html,
+    headers_text,
     index_directory,
     loadable,
     next_name,

@@ -3,24 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from rmqindex.commitlog.log import MATCH_STATES
 from rmqindex.keys.hashing import index_key, index_key_hashes, key_hash
-from rmqindex.keys.messages import indexed_tags, tag_key
+from rmqindex.keys.messages import (
+    HASH_BITS,
+    KEY_COLUMNS,
+    expand_messages,
+    indexed_tags,
+    pack_pairs,
+    tag_key,
+)
 from rmqindex.record.batch_members import indexed_keys
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["KEY_COLUMNS", "KeyMatches", "KeySet", "hash_tags"]
+    from rmqindex.commitlog.log import CommitLog
+
+__all__ = ["ALL_KEY_COLUMNS", "KeyMatches", "KeySet", "LogKeys", "hash_tags", "keys_at"]
 
 #: The columns of messages that their keys are made of.
-KEY_COLUMNS = ("topic", "all_uniq_keys", "all_keys")
+ALL_KEY_COLUMNS = ("topic", "all_uniq_keys", "all_keys")
 # As many messages are hashed faster one by one than by the calls of NumPy and Arrow.
 _FEW_MESSAGES = 16
+_RECORD = MATCH_STATES.index("record")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +81,13 @@ class KeySet:
             others = (slice(indexed), slice(tagged, None))
             before, after = (index_key_hashes(topics[part], texts[part]) for part in others)
             hashes = np.concatenate([before, tag_hashes[rows[indexed:tagged]], after])
-        both = _pack_pairs(rows, hashes)
+        both = pack_pairs(rows, hashes)
         order = np.argsort(both, kind="stable")
         return cls(texts, rows, hashes, indexed, tagged, order, both[order])
 
     def match(self, message: NDArray[np.int64], hashes: NDArray[np.int32]) -> KeyMatches:
         """Find the keys of each entry's message that have its hash."""
-        both = np.where(message < 0, np.int64(-1), _pack_pairs(message, hashes))
+        both = np.where(message < 0, np.int64(-1), pack_pairs(message, hashes))
         first = np.searchsorted(self.sorted, both, side="left")
         count = np.searchsorted(self.sorted, both, side="right") - first
         found = count > 0
@@ -94,7 +105,7 @@ class KeySet:
 
     def dispatches(self, row: int) -> list[tuple[NDArray[np.int32], NDArray[np.int64]]]:
         """Return what brokers and writers of other versions index of one message."""
-        first, last = np.searchsorted(self.sorted, [row << 32, row + 1 << 32])
+        first, last = np.searchsorted(self.sorted, [row << HASH_BITS, row + 1 << HASH_BITS])
         places = np.sort(self.order[first:last])
         own = places < self.indexed
         tag = (places >= self.indexed) & (places < self.tagged)
@@ -133,5 +144,25 @@ def hash_tags(messages: pa.RecordBatch) -> NDArray[np.int32]:
     return found
 
 
-def _pack_pairs(rows: NDArray[np.int64], hashes: NDArray[np.int32]) -> NDArray[np.int64]:
-    return rows << 32 | hashes.astype(np.int64)
+class LogKeys(NamedTuple):
+    """States (places in ``MATCH_STATES``), times and keys of the messages at offsets."""
+
+    states: NDArray[np.int8]
+    times: NDArray[np.int64]  # epoch milliseconds; 0 without a message
+    keys: NDArray[np.int64]  # row and key hash, packed
+
+    def have(self, rows: NDArray[np.int64], hashes: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Return which hashes are of a key of the message in their row."""
+        return np.isin(pack_pairs(rows, hashes), self.keys)
+
+
+def keys_at(log: CommitLog, offsets: NDArray[np.int64], *, tags: bool) -> LogKeys:
+    """Read the keys of messages."""
+    columns = [*KEY_COLUMNS, *(["tags"] if tags else [])]
+    found = log.read_at(offsets, [*columns, "store_timestamp"])
+    states = found["state"].indices.to_numpy()
+    times = found["store_timestamp"].fill_null(0).to_numpy(zero_copy_only=False)
+    there = np.flatnonzero(states == _RECORD)
+    messages = found.take(pa.array(there))
+    rows, _, hashes = expand_messages(*(messages[name] for name in columns))
+    return LogKeys(states, times, pack_pairs(there[rows], hashes))

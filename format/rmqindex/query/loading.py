@@ -1,22 +1,25 @@
-"""Which directory a path means as an index, and which files the broker loads, and how."""
+"""Which files of an index the broker loads, and how; and how a loaded index shows itself."""
 
 from __future__ import annotations
 
 import os
 import time
 from dataclasses import replace
+from datetime import UTC
 from typing import TYPE_CHECKING
 
 from rmqindex.errors import RmqIndexError
 from rmqindex.folders import COMMITLOG_FOLDER, INDEX_FOLDER
 from rmqindex.indexfile.geometry import Layout
 from rmqindex.layout import FIRST_POSITION
+from rmqindex.markup import html_table
 from rmqindex.ownfiles.writable import WritableFile
 from rmqindex.storage.location import Location
 from rmqindex.store.checkpoint import CHECKPOINT_NAME, StoreCheckpoint
 from rmqindex.store.names import next_names
 from rmqindex.store.snapshot import layout_of_fullest
 from rmqindex.store.store import Store
+from rmqindex.times import format_millis
 from rmqindex.transaction.directories import exists
 from rmqindex.transaction.journal import staging_root
 from rmqindex.transaction.local_staging import LocalStaging
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from datetime import tzinfo
     from pathlib import Path
 
+    from rmqindex.header import IndexHeader
     from rmqindex.indexfile.reader import IndexFile
     from rmqindex.storage.location import PathLike
     from rmqindex.transaction.directories import FileEntry
@@ -34,12 +38,36 @@ if TYPE_CHECKING:
 __all__ = [
     "finish_writes",
     "geometry_of",
+    "headers_html",
+    "headers_text",
     "index_directory",
     "loadable",
     "next_name",
     "stored_checkpoint",
     "write_loaded_count",
 ]
+
+
+def headers_text(headers: Sequence[IndexHeader]) -> str:
+    """Return how many files and entries there are."""
+    entries = sum(header.entry_count for header in headers)
+    return (
+        f"{len(headers)} file{'' if len(headers) == 1 else 's'}, "
+        f"{entries} entr{'y' if entries == 1 else 'ies'}"
+    )
+
+
+def headers_html(title: str, names: Sequence[str], headers: Sequence[IndexHeader]) -> str:
+    """Return a table of the files."""
+    rows: list[tuple[object, ...]] = []
+    for name, header in zip(names, headers, strict=True):
+        if header.entry_count:
+            moments = (header.begin_timestamp, header.end_timestamp)
+            times = (f"{format_millis(moment, UTC)} UTC" for moment in moments)
+            rows.append((name, header.entry_count, *times))
+        else:
+            rows.append((name, 0, None, None))
+    return html_table(title, ("file", "entries", "first stored", "last stored"), rows)
 
 
 def index_directory(path: PathLike, *, writable: bool) -> Path | Location:

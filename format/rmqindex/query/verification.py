@@ -27,7 +27,7 @@ from rmqindex.indexfile.decoding import MILLISECONDS
 from rmqindex.keys.hashing import KEY_SEPARATOR, index_key, key_hash
 from rmqindex.keys.messages import is_rolled_back
 from rmqindex.layout import INT32_MAX, INT64_MAX, INT64_MIN
-from rmqindex.query.key_match import KEY_COLUMNS, KeySet, hash_tags
+from rmqindex.query.key_match import ALL_KEY_COLUMNS, KeySet, hash_tags
 from rmqindex.query.ranks import Ranks, choose_key
 from rmqindex.record.batch_members import member_keys
 from rmqindex.record.bodies import MAX_BODY_SIZE
@@ -97,7 +97,7 @@ KeyScope = Literal["indexed", "members"]
 
 #: The columns of entries that verification needs.
 VERIFIED_COLUMNS = ("key_hash", "phy_offset", "position", "store_timestamp")
-_MESSAGE_COLUMNS = (*KEY_COLUMNS, "tags", "phy_offset", "sys_flag", "store_timestamp")
+_MESSAGE_COLUMNS = (*ALL_KEY_COLUMNS, "tags", "phy_offset", "sys_flag", "store_timestamp")
 
 
 @dataclass(frozen=True, slots=True)

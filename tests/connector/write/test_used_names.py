@@ -10,8 +10,8 @@ import pytest
 from spark_writes import write
 
 from rmqindex import RmqIndexError, rebuild_index, sample_store
+from rmqindex.bulk.relayout import expire_index, relayout_index
 from rmqindex.indexfile.geometry import Layout
-from rmqindex.maintenance.relayout import expire_index, relayout_index
 from rmqindex.store.names import timestamp_name
 from rmqindex.store.store import index_files
 from rmqindex.times import zone_of

@@ -18,7 +18,7 @@ from rmqindex.bulk import (
     WriteOptions,
     commit_staged,
 )
-from rmqindex.maintenance.relayout import expire_index
+from rmqindex.bulk.relayout import expire_index
 from rmqindex.transaction import Journal, LocalStaging, Owner
 
 LAYOUT = Layout(7, 11)

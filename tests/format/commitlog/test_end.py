@@ -22,7 +22,7 @@ from rmqindex.commitlog.selection import Selection
 from rmqindex.commitlog.tailing import follow
 from rmqindex.explanation.log_parts import LogParts
 from rmqindex.explanation.log_search import KeyForms, LogSearch
-from rmqindex.inspection.usage import measure_usage
+from rmqindex.export.usage import measure_usage
 
 SAMPLE = rmqindex.sample_store()
 UNIT = np.dtype([("phy_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])

@@ -15,7 +15,7 @@ from rmqindex import CommitLog, RmqIndexError, rebuild_index, verify
 from rmqindex.commitlog import LogMark, Selection, newest_messages, select_messages
 from rmqindex.explanation import explain_lookup
 from rmqindex.export import export_messages
-from rmqindex.inspection.usage import measure_usage
+from rmqindex.export.usage import measure_usage
 from rmqindex.logfile.files import ExpiredFileError
 from rmqindex.storage.identity import FileChangedError
 

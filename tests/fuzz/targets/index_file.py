@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from rmqindex import IndexFile, salvage
+from rmqindex.bulk import old_entries as salvage_module
 from rmqindex.indexfile import entries as entries_module
 from rmqindex.keys.hash_set import HashSet
 from rmqindex.layout import HEADER_SIZE
-from rmqindex.maintenance import intact_entries as salvage_module
 from rmqindex.query.point_lookup import PointFile
 
 from ..index_bytes import MAX_LENGTH, PATH, mutate, seeds, taken_apart

@@ -88,7 +88,7 @@ MUTANTS = (
     ),
     Mutant(
         "what DLedger's group has agreed on is ignored",
-        "maintenance/rebuild.py",
+        "bulk/rebuild.py",
         "        stop = log.agreed_stop(stop)\n",
         "",
     ),
@@ -112,7 +112,7 @@ MUTANTS = (
     ),
     Mutant(
         "entries that a rebuild would lose are lost",
-        "maintenance/rebuild.py",
+        "bulk/rebuild.py",
         "                replacement.ensure_nothing_lost(target)\n",
         "",
     ),
@@ -171,7 +171,7 @@ MUTANTS = (
     ),
     Mutant(
         "a rebuild goes on behind another log",
-        "maintenance/continuation.py",
+        "bulk/resume.py",
         "            ensure_of_log(file, log, _HOW)\n",
         "            pass\n",
     ),
@@ -208,13 +208,13 @@ MUTANTS = (
     ),
     Mutant(
         "whether tags are indexed is not asked of the files",
-        "maintenance/tags.py",
+        "bulk/tags.py",
         "        if shown is not None:\n            return shown\n",
         "",
     ),
     Mutant(
         "a damaged header's count is believed",
-        "maintenance/intact_entries.py",
+        "bulk/old_entries.py",
         "uncounted=not is_counted",
         "uncounted=False",
     ),

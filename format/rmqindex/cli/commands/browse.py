@@ -30,8 +30,8 @@ from rmqindex.commitlog.log import CommitLog
 from rmqindex.commitlog.selection import newest_messages
 from rmqindex.display.terminal import progress_bar
 from rmqindex.display.text import complain
-from rmqindex.inspection.dump import dump_file
-from rmqindex.inspection.usage import GROUPS, folder_usage, measure_usage
+from rmqindex.export.dump import dump_file
+from rmqindex.export.usage import GROUPS, folder_usage, measure_usage
 from rmqindex.output.messages import LISTED, read_messages
 from rmqindex.output.notes import complain_of_missing
 

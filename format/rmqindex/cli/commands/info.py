@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import numpy as np
 
+from rmqindex.bulk.old_entries import salvage_listed
 from rmqindex.cli.options import (
     BAD,
     COUNT,
@@ -34,7 +35,6 @@ from rmqindex.display.facts import describe
 from rmqindex.display.text import complain, write_line
 from rmqindex.indexfile.geometry import UnknownLayoutError
 from rmqindex.layout import FIRST_POSITION, INT64_MAX, INT64_MIN
-from rmqindex.maintenance.intact_entries import salvage_listed
 from rmqindex.output.interface import Shortfall
 from rmqindex.output.notes import complain_of_lacking
 from rmqindex.storage.location import Location

@@ -188,7 +188,7 @@ def _untagged(
     """Return what to say where the index begins with entries of brokers that index no tags."""
     if not tags or log is None or not log.files:
         return []
-    from rmqindex.maintenance.tags import begins_without_tags  # noqa: PLC0415  (few ask for tags)
+    from rmqindex.bulk.tags import begins_without_tags  # noqa: PLC0415  (few ask for tags)
 
     entries = [file.entry for file in files]
     if not begins_without_tags(entries, layout, log):

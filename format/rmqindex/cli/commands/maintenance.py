@@ -8,6 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rmqindex.bulk.relayout import (
+    expire_index,
+    expired_files,
+    header_of,
+    relayout_index,
+)
 from rmqindex.cli.options import (
     OFFSET,
     PATH,
@@ -35,12 +41,6 @@ from rmqindex.display.text import complain, counted
 from rmqindex.errors import RmqIndexError
 from rmqindex.folders import INDEX_FOLDER
 from rmqindex.indexfile.geometry import Layout
-from rmqindex.maintenance.relayout import (
-    expire_index,
-    expired_files,
-    header_of,
-    relayout_index,
-)
 from rmqindex.store.store import Store
 from rmqindex.transaction.broker_lock import BrokerLock
 from rmqindex.transaction.jobs import recover as recover_index

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rmqindex.audit import missing_parts
+from rmqindex.bulk.rebuild import rebuild_index
 from rmqindex.cli.options import (
     PATH,
     SIZE,
@@ -36,7 +37,6 @@ from rmqindex.consumequeue.rebuild import rebuild_consume_queues
 from rmqindex.display.terminal import progress_bar
 from rmqindex.display.text import complain
 from rmqindex.folders import BATCH_FOLDER, COMMITLOG_FOLDER, INDEX_FOLDER, QUEUE_FOLDER
-from rmqindex.maintenance.rebuild import rebuild_index
 from rmqindex.output.notes import complain_of_missing
 from rmqindex.queue_layout import DEFAULT_BATCH_FILE_SIZE, DEFAULT_DELAY_LEVELS, DEFAULT_FILE_SIZE
 from rmqindex.storage.location import Location

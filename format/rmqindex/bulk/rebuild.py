@@ -17,16 +17,9 @@ import numpy as np
 
 from rmqindex.arguments import ensure_flags, int_or_none
 from rmqindex.bulk.committer import Committer
-from rmqindex.bulk.index_state import index_entries
-from rmqindex.bulk.roller import FileRoller, replace_files
-from rmqindex.commitlog.ensured import ensure_end
-from rmqindex.commitlog.log import CommitLog
-from rmqindex.dledger_layout import DATA_FOLDER
-from rmqindex.errors import RmqIndexError
-from rmqindex.folders import COMMITLOG_FOLDER, DLEDGER_PREFIX, INDEX_FOLDER
-from rmqindex.header import IndexHeader
-from rmqindex.indexfile.geometry import Layout, infer_layout
-from rmqindex.maintenance.continuation import (
+from rmqindex.bulk.files import index_entries
+from rmqindex.bulk.replacement import LossJudge, SoundSpans, replacement_of
+from rmqindex.bulk.resume import (
     Leftover,
     Start,
     ensure_no_hole,
@@ -34,8 +27,15 @@ from rmqindex.maintenance.continuation import (
     rebuild_line,
     resume_at,
 )
-from rmqindex.maintenance.loss import LossJudge, SoundSpans, replacement_of
-from rmqindex.maintenance.tags import choose_tags
+from rmqindex.bulk.roller import FileRoller, replace_files
+from rmqindex.bulk.tags import choose_tags
+from rmqindex.commitlog.ensured import ensure_end
+from rmqindex.commitlog.log import CommitLog
+from rmqindex.dledger_layout import DATA_FOLDER
+from rmqindex.errors import RmqIndexError
+from rmqindex.folders import COMMITLOG_FOLDER, DLEDGER_PREFIX, INDEX_FOLDER
+from rmqindex.header import IndexHeader
+from rmqindex.indexfile.geometry import Layout, infer_layout
 from rmqindex.record.batches import store_timestamps
 from rmqindex.record.index_keys import IndexKeys
 from rmqindex.store.checkpoint import is_coverable
@@ -54,10 +54,10 @@ if TYPE_CHECKING:
 
     from rmqindex.bulk.committer import Commit
     from rmqindex.bulk.replacement import Replacement
+    from rmqindex.bulk.tags import Basis, TagChoice
     from rmqindex.commitlog.log import Mode
     from rmqindex.errors import CorruptCommitLogError
     from rmqindex.logfile.agreed import UnagreedTail
-    from rmqindex.maintenance.tags import Basis, TagChoice
     from rmqindex.storage.location import PathLike
     from rmqindex.transaction.directories import FileEntry
 

@@ -10,7 +10,7 @@ import pytest
 from killing import before_each_step, kill_before, lives
 from rmqindex import CorruptCommitLogError, IndexFile, Layout, RmqIndexError, rebuild_index
 from rmqindex import sample_store as sample
-from rmqindex.maintenance import rebuild as rebuild_module
+from rmqindex.bulk import rebuild as rebuild_module
 from rmqindex.transaction.jobs import recover
 from rmqindex.transaction.journal import effective_listing, staging_root
 from trees import files_of

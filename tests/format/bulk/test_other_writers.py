@@ -27,7 +27,7 @@ from rmqindex import (
     relayout_index,
     sample_store,
 )
-from rmqindex.maintenance.relayout import expire_index
+from rmqindex.bulk.relayout import expire_index
 from rmqindex.transaction.journal import effective_listing, staging_root
 from rmqindex.transaction.local_staging import LocalStaging
 from rmqindex.transaction.owner import Owner
@@ -59,7 +59,7 @@ relayout_index(sys.argv[1], Layout(97, 200))
 """
 EXPIRE_AND_DIE = """
 import os, signal, sys
-from rmqindex.maintenance.relayout import expire_index
+from rmqindex.bulk.relayout import expire_index
 from rmqindex.transaction.local_staging import LocalStaging
 LocalStaging.discard = lambda self: os.kill(os.getpid(), signal.SIGKILL)
 expire_index(sys.argv[1], 60000, allow_loss=True)

@@ -1,11 +1,12 @@
-"""The fields of CommitLog records and of DLedger's entries around them, with their places."""
+"""What a file is made of: records, entries, units and the like, with the place of each field."""
 
 from __future__ import annotations
 
 import contextlib
 import struct
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from rmqindex.inspection.items import Field, Item
 from rmqindex.record.message_ids import host_text
 from rmqindex.record.text import as_text
 from rmqindex.record_layout import (
@@ -24,7 +25,10 @@ from rmqindex.record_layout import (
     STORE_HOST_V6_FLAG,
 )
 
-__all__ = ["record_fields", "record_item", "shown"]
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["Field", "Item", "fields_of_dtype", "record_fields", "record_item", "shown"]
 
 _FORMATS = {1: ">b", 2: ">h", 4: ">i", 8: ">q"}
 # The integers between the magic code and the flags, with their sizes.
@@ -37,6 +41,53 @@ _HEAD = (
 )
 # Of a body, bytes that are shown.
 _SHOWN = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field.
+
+    Attributes:
+        byte: Where it starts in the file.
+        size: How many bytes it has.
+        name: Its name, RocketMQ's in snake_case.
+        value: Its value; bytes that are no text as hex.
+        note: What the value means, if it needs saying.
+    """
+
+    byte: int
+    size: int
+    name: str
+    value: int | str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A header, slot, entry, record, unit, or part of another file.
+
+    Attributes:
+        name: What it is, with its number if it has one.
+        byte: Where it starts in the file.
+        fields: Its fields.
+    """
+
+    name: str
+    byte: int
+    fields: tuple[Field, ...]
+
+
+def fields_of_dtype(data: bytes, dtype: np.dtype[np.void], byte: int) -> tuple[Field, ...]:
+    """Return the fields of a NumPy structure."""
+    import numpy as np  # noqa: PLC0415  (its type alone is needed above)
+
+    record = np.frombuffer(data, dtype, 1)[0]
+    assert dtype.names is not None
+    assert dtype.fields is not None
+    return tuple(
+        Field(byte + dtype.fields[name][1], dtype.fields[name][0].itemsize, name, int(record[name]))
+        for name in dtype.names
+    )
 
 
 def record_item(record: bytes, byte: int) -> Item:

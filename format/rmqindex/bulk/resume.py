@@ -1,4 +1,4 @@
-"""Where a rebuild goes on with the present files, and what they lack before that place."""
+"""Where a rebuild resumes behind present files, and which entries of replaced ones it keeps."""
 
 from __future__ import annotations
 
@@ -6,28 +6,31 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rmqindex.audit.audited import elapsed_seconds
+from rmqindex.bulk.old_entries import replaced_entries
 from rmqindex.command_line import command_line
-from rmqindex.commitlog.log import MATCH_STATES
+from rmqindex.commitlog.log import MATCH_STATES, CommitLog
 from rmqindex.errors import RmqIndexError
 from rmqindex.folders import INDEX_FOLDER
 from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.indexfile.decoding import MILLISECONDS
 from rmqindex.indexfile.reader import IndexFile
-from rmqindex.keys.messages import expand_messages
+from rmqindex.keys.messages import HASH_BITS, KEY_COLUMNS, expand_messages
 from rmqindex.layout import FIRST_POSITION
-from rmqindex.maintenance.intact_entries import replaced_entries
-from rmqindex.maintenance.log_proof import KEY_COLUMNS, ensure_of_log, keys_at
-from rmqindex.maintenance.relayout import make_exact
+from rmqindex.query.key_match import keys_at
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
     from rmqindex.bulk.roller import FileRoller
-    from rmqindex.commitlog.log import CommitLog, Mode
+    from rmqindex.commitlog.log import Mode
+    from rmqindex.header import IndexHeader
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.transaction.directories import FileEntry
 
@@ -35,17 +38,70 @@ __all__ = [
     "Leftover",
     "Start",
     "ensure_no_hole",
+    "ensure_of_log",
     "keep_expired",
+    "make_exact",
     "rebuild_line",
     "resume_at",
 ]
 
-_COLUMNS = ("key_hash", "phy_offset", "store_timestamp")
-_EXPIRED = MATCH_STATES.index("expired")
 _RECORD = MATCH_STATES.index("record")
+_EXPIRED = MATCH_STATES.index("expired")
+# Entries that are compared at each end of a file.
+_COMPARED = 128
+# A relayout without the messages' own times may move an entry by as many seconds.
+_TOLERANCE = 1
+_PROOF_COLUMNS = ("position", "key_hash", "phy_offset", "store_timestamp")
 # Entries that are read at a time at the ends of a file.
 _STEP = 4096
 _HOW = "replace=True indexes the whole log anew"
+_COLUMNS = ("key_hash", "phy_offset", "store_timestamp")
+
+
+def ensure_of_log(file: IndexFile, log: CommitLog, remedy: str) -> None:
+    """Refuse a file unless its first and its last entries are of messages of a log.
+
+    After a crash or a fail-over a log may hold other messages in the places of those indexed, also
+    of the same size; their keys and times tell. Those of messages that have expired prove nothing.
+    """
+    stop = file.entry_count + FIRST_POSITION
+    middle = min(FIRST_POSITION + _COMPARED, stop)
+    for start, end in ((FIRST_POSITION, middle), (max(stop - _COMPARED, middle), stop)):
+        for batch in file.scan(start, end, _PROOF_COLUMNS):
+            columns = [batch[name].to_numpy() for name in _PROOF_COLUMNS]
+            wrong = _first_foreign(columns, file.header.begin_timestamp, log, is_cut=start > middle)
+            if wrong is not None:
+                place, state = wrong
+                position, key_hash, offset, _ = (int(column[place]) for column in columns)
+                got = "another message" if state == _RECORD else f"none ({MATCH_STATES[state]})"
+                raise RmqIndexError(
+                    f"{file.path}: expected the message of entry {position} (key hash {key_hash}) "
+                    f"at offset {offset} of the CommitLog, got {got}: the log was truncated and "
+                    "written anew, or is another one, or the entry is damaged; a rebuild cannot "
+                    f"continue behind it; {remedy}"
+                )
+
+
+def _first_foreign(
+    columns: list[NDArray[Any]], begin: int, log: CommitLog, *, is_cut: bool
+) -> tuple[int, int] | None:
+    """Return the place of the first entry whose message is no message of a log, and its state.
+
+    A message may have entries beside those of its keys, such as those of a batch's members: one
+    that is its own proves it.
+    """
+    _, hashes, entry_offsets, times = columns
+    offsets, rows = np.unique(entry_offsets, return_inverse=True)
+    found = keys_at(log, offsets, tags=True)
+    apart = elapsed_seconds(times, begin) - elapsed_seconds(found.times[rows], begin)
+    is_own = found.have(rows, hashes) & (np.abs(apart) <= _TOLERANCE)
+    proved = np.isin(np.arange(len(offsets)), rows[is_own])
+    proved |= found.states == _EXPIRED
+    proved |= (found.states == _RECORD) & ~np.isin(np.arange(len(offsets)), found.keys >> HASH_BITS)
+    if is_cut and len(rows):
+        proved[rows[0]] = True  # its own entries may come before
+    foreign = np.flatnonzero(~proved[rows])
+    return (int(foreign[0]), int(found.states[rows[foreign[0]]])) if len(foreign) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +215,69 @@ def _run(file: IndexFile, *, forward: bool) -> tuple[int, int]:
     return offset, count
 
 
+def _opened(entry: FileEntry, layout: Layout) -> IndexFile:
+    try:
+        return IndexFile(entry.path, layout)
+    except RmqIndexError as error:
+        raise RmqIndexError(f"{error}; {_HOW}") from error
+
+
+def _ensure_covered(
+    before: _End | None, after: _End, counts: Counter[int], log: CommitLog, mode: Mode
+) -> None:
+    """Refuse two files unless all messages between their ends have all entries."""
+    start = log.min_offset if before is None else max(before.last, log.min_offset)
+    if start > after.first:
+        return
+    lacking: list[int] = []
+    for batch in log.scan(start, after.first + 1, [*KEY_COLUMNS, "phy_offset"], mode=mode):
+        rows, _, _ = expand_messages(*(batch[name] for name in KEY_COLUMNS))
+        wanted = np.bincount(rows, minlength=batch.num_rows).tolist()
+        offsets = batch["phy_offset"].to_pylist()
+        lacking += [
+            offset
+            for offset, number in zip(offsets, wanted, strict=True)
+            if counts[offset] < number
+        ]
+    if lacking:
+        place = "before" if before is None else f"between {Path(before.path).name} and"
+        raise RmqIndexError(
+            f"{after.path}: expected entries of all messages {place} this file, got none, or not "
+            f"all, of {len(lacking)} at {lacking[0]} to {lacking[-1]}: a rebuild that resumes adds "
+            f"entries only behind the last one; {_HOW}"
+        )
+
+
+def make_exact(
+    header: IndexHeader,
+    offsets: NDArray[np.int64],
+    times: NDArray[np.int64],
+    log: CommitLog | None,
+) -> int:
+    """Replace times in whole seconds by the messages' own; return how many are exact now."""
+    # The header has the exact time of the first message, too; others may be up to a second later.
+    is_exact = (times == header.begin_timestamp) & (offsets == header.begin_phy_offset)
+    if log is not None:
+        wanted, rows = np.unique(offsets, return_inverse=True)
+        found = log.read_at(wanted, ["store_timestamp"])
+        record = found["state"].indices.to_numpy() == _RECORD
+        stored = found["store_timestamp"].fill_null(0).to_numpy(zero_copy_only=False)[rows]
+        # A message with another time is not the indexed one.
+        agrees = record[rows] & (
+            elapsed_seconds(stored, header.begin_timestamp)
+            == elapsed_seconds(times, header.begin_timestamp)
+        )
+        times[agrees] = stored[agrees]
+        is_exact |= agrees
+    # The header has the exact time of the last put.
+    ends = (offsets == header.end_phy_offset) & (
+        elapsed_seconds(times, header.begin_timestamp)
+        == elapsed_seconds(header.end_timestamp, header.begin_timestamp)
+    )
+    times[ends] = header.end_timestamp
+    return int(np.count_nonzero(is_exact | ends))
+
+
 @dataclass(frozen=True, slots=True)
 class Leftover:
     """Entries of messages that the log no longer has."""
@@ -233,36 +352,3 @@ def _begin_of(
             middle = int(np.sort(begins)[len(begins) // 2])  # others were damaged
             return int(begins[np.abs(begins - middle) < MILLISECONDS].min())
     return begin if is_proved else None
-
-
-def _opened(entry: FileEntry, layout: Layout) -> IndexFile:
-    try:
-        return IndexFile(entry.path, layout)
-    except RmqIndexError as error:
-        raise RmqIndexError(f"{error}; {_HOW}") from error
-
-
-def _ensure_covered(
-    before: _End | None, after: _End, counts: Counter[int], log: CommitLog, mode: Mode
-) -> None:
-    """Refuse two files unless all messages between their ends have all entries."""
-    start = log.min_offset if before is None else max(before.last, log.min_offset)
-    if start > after.first:
-        return
-    lacking: list[int] = []
-    for batch in log.scan(start, after.first + 1, [*KEY_COLUMNS, "phy_offset"], mode=mode):
-        rows, _, _ = expand_messages(*(batch[name] for name in KEY_COLUMNS))
-        wanted = np.bincount(rows, minlength=batch.num_rows).tolist()
-        offsets = batch["phy_offset"].to_pylist()
-        lacking += [
-            offset
-            for offset, number in zip(offsets, wanted, strict=True)
-            if counts[offset] < number
-        ]
-    if lacking:
-        place = "before" if before is None else f"between {Path(before.path).name} and"
-        raise RmqIndexError(
-            f"{after.path}: expected entries of all messages {place} this file, got none, or not "
-            f"all, of {len(lacking)} at {lacking[0]} to {lacking[-1]}: a rebuild that resumes adds "
-            f"entries only behind the last one; {_HOW}"
-        )

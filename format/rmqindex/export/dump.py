@@ -24,12 +24,11 @@ from rmqindex.dledger_layout import (
 )
 from rmqindex.dledger_layout import CHECKPOINT_NAME as DLEDGER_CHECKPOINT_NAME
 from rmqindex.errors import CorruptIndexError, RmqIndexError
+from rmqindex.export.items import Field, Item, fields_of_dtype, record_fields, record_item, shown
 from rmqindex.folders import BATCH_FOLDER, COMMITLOG_FOLDER, QUEUE_FOLDER
 from rmqindex.header import IndexHeader
 from rmqindex.indexfile.committed import open_index_source
 from rmqindex.indexfile.geometry import Layout, infer_layout
-from rmqindex.inspection.items import Field, Item, fields_of_dtype
-from rmqindex.inspection.records import record_fields, record_item, shown
 from rmqindex.layout import (
     ENTRY_DTYPE,
     ENTRY_SIZE,

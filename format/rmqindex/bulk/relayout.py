@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rmqindex.arguments import ensure_flags
-from rmqindex.audit.audited import elapsed_seconds
 from rmqindex.bulk.committer import Committer
 from rmqindex.bulk.replacement import Replacement, summaries
+from rmqindex.bulk.resume import make_exact
 from rmqindex.bulk.roller import FileRoller, replace_files
 from rmqindex.command_line import command_line
-from rmqindex.commitlog.log import MATCH_STATES, CommitLog
 from rmqindex.commitlog.sibling import commit_log_of
 from rmqindex.errors import CorruptIndexError, RmqIndexError
 from rmqindex.indexfile.committed import open_index_source, read_header
@@ -43,24 +42,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from datetime import tzinfo
 
-    from numpy.typing import NDArray
-
+    from rmqindex.commitlog.log import CommitLog
     from rmqindex.header import IndexHeader
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.logfile.files import LogFile
     from rmqindex.storage.location import Location, PathLike
     from rmqindex.transaction.directories import FileEntry
 
-__all__ = [
-    "RelayoutResult",
-    "expire_index",
-    "expired_files",
-    "header_of",
-    "make_exact",
-    "relayout_index",
-]
+__all__ = ["RelayoutResult", "expire_index", "expired_files", "header_of", "relayout_index"]
 
-_RECORD = MATCH_STATES.index("record")
 _COLUMNS = ("key_hash", "phy_offset", "store_timestamp")
 
 
@@ -226,36 +216,6 @@ def _opened(path: Location, layout: Layout | None, *, is_last: bool) -> IndexFil
             with IndexFile(path, known) as file:
                 file.check_header(is_last=is_last)
         raise
-
-
-def make_exact(
-    header: IndexHeader,
-    offsets: NDArray[np.int64],
-    times: NDArray[np.int64],
-    log: CommitLog | None,
-) -> int:
-    """Replace times in whole seconds by the messages' own; return how many are exact now."""
-    # The header has the exact time of the first message, too; others may be up to a second later.
-    is_exact = (times == header.begin_timestamp) & (offsets == header.begin_phy_offset)
-    if log is not None:
-        wanted, rows = np.unique(offsets, return_inverse=True)
-        found = log.read_at(wanted, ["store_timestamp"])
-        record = found["state"].indices.to_numpy() == _RECORD
-        stored = found["store_timestamp"].fill_null(0).to_numpy(zero_copy_only=False)[rows]
-        # A message with another time is not the indexed one.
-        agrees = record[rows] & (
-            elapsed_seconds(stored, header.begin_timestamp)
-            == elapsed_seconds(times, header.begin_timestamp)
-        )
-        times[agrees] = stored[agrees]
-        is_exact |= agrees
-    # The header has the exact time of the last put.
-    ends = (offsets == header.end_phy_offset) & (
-        elapsed_seconds(times, header.begin_timestamp)
-        == elapsed_seconds(header.end_timestamp, header.begin_timestamp)
-    )
-    times[ends] = header.end_timestamp
-    return int(np.count_nonzero(is_exact | ends))
 
 
 def expired_files(

@@ -16,8 +16,8 @@ from rmqindex import (
     rebuild_index,
     sample_store,
 )
+from rmqindex.bulk import rebuild as rebuild_module
 from rmqindex.indexwriter.appender import EntryAppender
-from rmqindex.maintenance import rebuild as rebuild_module
 from rmqindex.storage.location import Location
 from rmqindex.store.snapshot import open_in_store
 from rmqindex.transaction.journal import effective_listing

@@ -1,4 +1,4 @@
-"""Salvages entries from damaged IndexFiles by their own bytes, trusting no slot, link or count."""
+"""Reads the entries of damaged IndexFiles by their own bytes, trusting no slot, link or count."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ from rmqindex.audit.audited import BLOCK, whole_entries
 from rmqindex.errors import RmqIndexError
 from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.indexfile.decoding import ENTRY_SCHEMA, MILLISECONDS, BatchBuilder, Links, links_of
-from rmqindex.indexfile.geometry import UnknownLayoutError, infer_layout, usual_layout
+from rmqindex.indexfile.geometry import (
+    UnknownLayoutError,
+    infer_layout,
+    usual_layout,
+)
 from rmqindex.indexfile.uncounted import damaged_count
 from rmqindex.layout import ENTRY_SIZE, FIRST_POSITION, INT64_MAX
 from rmqindex.store.snapshot import layout_beside, open_in_store

@@ -8,9 +8,9 @@ import pytest
 
 from commitlog_encoder import Log, Message, properties_text
 from rmqindex import IndexFile, Layout, RmqIndexError, rebuild_index, verify
-from rmqindex.maintenance import TagChoice
-from rmqindex.maintenance import rebuild as rebuild_module
-from rmqindex.maintenance import tags as tags_module
+from rmqindex.bulk import TagChoice
+from rmqindex.bulk import rebuild as rebuild_module
+from rmqindex.bulk import tags as tags_module
 
 MESSAGES = 6000
 

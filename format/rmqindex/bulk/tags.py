@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from rmqindex.bulk.index_state import index_entries, open_file
+from rmqindex.bulk.files import index_entries, open_file
 from rmqindex.commitlog.sibling import commit_log_of
 from rmqindex.errors import RmqIndexError
 from rmqindex.folders import INDEX_FOLDER, ROCKSDB_STORE_FOLDER
-from rmqindex.keys.messages import expand_messages
+from rmqindex.keys.messages import KEY_COLUMNS, expand_messages, pack_pairs
 from rmqindex.layout import FIRST_POSITION
 from rmqindex.storage.location import Location
 from rmqindex.transaction.directories import exists
@@ -51,9 +51,6 @@ _WINDOW = 256
 _LEAST_RUN = 3
 # Brokers of so many versions do not take turns at one file.
 _MOST_RUNS = 16
-_HASH_BITS = np.int64(32)
-_KEY_COLUMNS = ("topic", "uniq_key", "keys", "sys_flag")
-
 #: What decided: an argument, the present files, the store's other folders, or nothing.
 Basis = Literal["argument", "files", "store", "default"]
 
@@ -305,14 +302,14 @@ def _witnesses(
     entries; the last message may have more entries behind these.
     """
     offsets, entry_rows = np.unique(entry_offsets, return_inverse=True)
-    messages = log.read_at(offsets, [*_KEY_COLUMNS, "tags"])
+    messages = log.read_at(offsets, [*KEY_COLUMNS, "tags"])
     there = np.flatnonzero(messages["topic"].is_valid().to_numpy(zero_copy_only=False))
     messages = messages.take(pa.array(there))
-    columns = [messages[name] for name in _KEY_COLUMNS]
+    columns = [messages[name] for name in KEY_COLUMNS]
     tag_rows, _, tag_hashes = expand_messages(columns[0], None, None, columns[3], messages["tags"])
     own_rows, _, own_hashes = expand_messages(*columns)
-    present = _pairs(entry_rows, entry_hashes)
-    tags, own = _pairs(there[tag_rows], tag_hashes), _pairs(there[own_rows], own_hashes)
+    present = pack_pairs(entry_rows, entry_hashes)
+    tags, own = pack_pairs(there[tag_rows], tag_hashes), pack_pairs(there[own_rows], own_hashes)
     lacking = np.unique(there[own_rows[~np.isin(own, present)]])
     has_tags = np.isin(tags, present)
     tells = ~np.isin(tags, own)
@@ -322,10 +319,6 @@ def _witnesses(
         _Witness(int(offsets[row]), bool(indexed))
         for row, indexed in zip(there[tag_rows[tells]], has_tags[tells], strict=True)
     ]
-
-
-def _pairs(rows: NDArray[np.int64], hashes: NDArray[np.int32]) -> NDArray[np.int64]:
-    return (rows.astype(np.int64) << _HASH_BITS) | hashes.astype(np.int64)
 
 
 def _contradiction(older: _Witness, newer: _Witness, command: str | None) -> RmqIndexError:
