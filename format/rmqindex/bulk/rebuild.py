@@ -24,6 +24,7 @@ from rmqindex.bulk.resume import (
     Start,
     ensure_no_hole,
     keep_expired,
+    present_files,
     rebuild_line,
     resume_at,
 )
@@ -34,14 +35,12 @@ from rmqindex.commitlog.log import CommitLog
 from rmqindex.dledger_layout import DATA_FOLDER
 from rmqindex.errors import RmqIndexError
 from rmqindex.folders import COMMITLOG_FOLDER, DLEDGER_PREFIX, INDEX_FOLDER
-from rmqindex.header import IndexHeader
 from rmqindex.indexfile.geometry import Layout, infer_layout
 from rmqindex.record.batches import store_timestamps
 from rmqindex.record.index_keys import IndexKeys
 from rmqindex.store.checkpoint import is_coverable
 from rmqindex.store.contents import hold_writable
 from rmqindex.store.names import latest_name
-from rmqindex.store.snapshot import Snapshot, open_in_store
 from rmqindex.times import zone_of
 from rmqindex.transaction.local_staging import LocalStaging
 from rmqindex.transaction.owner import Owner
@@ -59,6 +58,7 @@ if TYPE_CHECKING:
     from rmqindex.errors import CorruptCommitLogError
     from rmqindex.logfile.agreed import UnagreedTail
     from rmqindex.storage.location import PathLike
+    from rmqindex.store.snapshot import Snapshot
     from rmqindex.transaction.directories import FileEntry
 
 __all__ = ["RebuildResult", "rebuild_index"]
@@ -187,8 +187,8 @@ def rebuild_index(
     ensure_flags(
         resume=resume,
         replace=replace,
-        index_tags=False if isinstance(index_tags, str) and index_tags == "auto" else index_tags,
-        checkpoint=False if isinstance(checkpoint, str) and checkpoint == "auto" else checkpoint,
+        index_tags=_flag(index_tags),
+        checkpoint=_flag(checkpoint),
         allow_live_store=allow_live_store,
         allow_loss=allow_loss,
         dry_run=dry_run,
@@ -208,18 +208,17 @@ def rebuild_index(
             Committer(staging, target, allow_live_store=allow_live_store, checkpoint=raises)
         )
         commit: Commit | None = None
-        replacement: Replacement | None = None
         if not replace:
             commit = stack.enter_context(committer.begin(create=True))
             staging.make(Owner.current())
-        there, unfinished = _present(target, log, resume=resume, replace=replace)
+        present, unfinished = present_files(target, log, resume=resume, replace=replace)
         beside = _index_beside(log)
-        models = there.files or tuple(() if beside is None else index_entries(beside))
-        layout, basis = _chosen_layout(layout, models, beside is None or bool(there.files))
+        models = present.files or tuple(() if beside is None else index_entries(beside))
+        layout, basis = _chosen_layout(layout, models, beside is None or bool(present.files))
         if not layout.capacity:
             raise ValueError(f"index_num: expected at least 2 to index messages, got {layout}")
         zone = zone_of(time_zone)
-        begin = _resume(there, layout, log, mode, own=target == beside) if resume else None
+        begin = _resume(present, layout, log, mode, own=target == beside) if resume else None
         begin = begin or Start(log.min_offset if start is None else start)
         unagreed, takes_all = log.unagreed_tail(stop), start is None and stop is None
         stop = log.agreed_stop(stop)
@@ -237,27 +236,23 @@ def rebuild_index(
         messages = _Messages(
             log, begin, stop, mode, on_malformed, progress, tags, proves_end=commit is not None
         )
-        last_name = staging.last_name(there.names, replaced=replace, latest=latest_name(zone))
-        kept = Leftover()
+        last_name = staging.last_name(present.names, replaced=replace, latest=latest_name(zone))
+        kept, replacement = Leftover(), None
         if commit is None:
             roller = FileRoller(staging.path, layout, zone, last_name=last_name)
             stack.callback(roller.abandon)
-            if start is None:
-                kept = keep_expired(there.files, layout, log, roller)
-            _build(roller, messages)
-            judge = LossJudge(
-                log,
-                there.files,
+            kept, replacement = _build_aside(
+                target,
+                present,
                 layout,
+                roller,
+                messages,
+                keeps_expired=start is None,
+                is_partial=not takes_all or unagreed is not None,
                 tags_are_chosen=index_tags != "auto",
-                sound=None if takes_all and messages.are_sound and not unagreed else messages.sound,
+                allow_loss=allow_loss or dry_run,
             )
-            replacement = replacement_of(there, roller, layout, judge)
-            if not (allow_loss or dry_run):
-                there.ensure_unchanged(target)
-                replacement.ensure_nothing_lost(target)
-            messages.prove_end(strictly=not (allow_loss or dry_run))
-            said = None if dry_run else replace_files(committer, there, roller)
+            checkpoint_time = None if dry_run else replace_files(committer, present, roller)
         else:
             commit.open_directory(unfinished)
             roller = FileRoller(
@@ -269,24 +264,28 @@ def rebuild_index(
                 commit=commit,
             )
             _build(roller, messages)
-            said = commit.cover()
+            checkpoint_time = commit.cover()
     return RebuildResult(
         tuple(target / path.name for path in roller.paths),
         roller.count,
         messages.count,
         begin.offset,
         messages.stop,
-        said,
+        checkpoint_time,
         layout,
         basis,
         messages.tags,
         kept.entry_count,
-        there.entry_count if replace else 0,
+        present.entry_count if replace else 0,
         kept.unreadable,
         unagreed,
         replacement,
         dry_run,
     )
+
+
+def _flag(value: object) -> object:
+    return False if isinstance(value, str) and value == "auto" else value
 
 
 def _range(
@@ -298,27 +297,6 @@ def _range(
     if dry_run and not replace:
         raise ValueError("dry_run: expected replace, without which no file is deleted")
     return int_or_none("start", start, 0), int_or_none("stop", stop, 0)
-
-
-def _present(
-    target: Path, log: CommitLog, *, resume: bool, replace: bool
-) -> tuple[Snapshot, str | None]:
-    """Return the present files, and the name of an unfinished last one, which is not among them."""
-    there = Snapshot.of(target)
-    unfinished = None if replace else _unfinished(there)
-    if unfinished is not None:
-        there = there.without_last()
-    if there.files and not (resume or replace):
-        raise RmqIndexError(
-            f"{target}: expected no IndexFiles, got {len(there.files)}: resume=True continues "
-            "behind their last entry, replace=True indexes the whole log anew in their place"
-        )
-    if replace and there.entry_count and not log.files:
-        raise RmqIndexError(
-            f"{target}: expected a CommitLog with files to replace {there.entry_count} entries "
-            "from, got one without; is its disk mounted?"
-        )
-    return there, unfinished
 
 
 def _index_beside(log: CommitLog) -> Path | None:
@@ -333,11 +311,11 @@ def _index_beside(log: CommitLog) -> Path | None:
 
 
 def _resume(
-    there: Snapshot, layout: Layout, log: CommitLog, mode: Mode, *, own: bool
+    present: Snapshot, layout: Layout, log: CommitLog, mode: Mode, *, own: bool
 ) -> Start | None:
-    begin = resume_at(there.files, layout, log)
+    begin = resume_at(present.files, layout, log)
     if begin is not None:
-        ensure_no_hole(there.files, layout, log, mode, from_start=own)
+        ensure_no_hole(present.files, layout, log, mode, from_start=own)
     return begin
 
 
@@ -345,23 +323,6 @@ def _staging(target: Path, *, aside: bool) -> LocalStaging:
     if aside:
         return LocalStaging.create(target, Owner.current())
     return LocalStaging.at(target, f"rebuild-{uuid.uuid4().hex}")
-
-
-def _unfinished(there: Snapshot) -> str | None:
-    """Return the name of a last file that an interrupted rebuild left empty, if there is one.
-
-    Such a file has no size or an empty header, so it lacks the inherited end of the file before it.
-    """
-    if not there.files:
-        return None
-    _, size, header = there.headers[-1]
-    if size and header != IndexHeader():
-        return None
-    last = there.files[-1]
-    if size:
-        with open_in_store(last.path, None, "FAILFAST"):
-            pass
-    return last.name
 
 
 class _Messages:
@@ -377,7 +338,7 @@ class _Messages:
         *,
         proves_end: bool,
     ) -> None:
-        self._log = log
+        self.log = log
         self._proves_end = proves_end
         self._choose = choose
         #: Which tags are indexed; None until a message has some.
@@ -399,9 +360,9 @@ class _Messages:
         self,
     ) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]]:
         """Yield hashes, offsets and store times."""
-        end = self._log.files[-1].stop if self._log.files else 0
+        end = self.log.files[-1].stop if self.log.files else 0
         end = end if self._stop is None else min(end, self._stop)
-        blocks = self._log.records(
+        blocks = self.log.records(
             self._begin.offset,
             self._stop,
             mode=self._mode,
@@ -438,11 +399,43 @@ class _Messages:
     def prove_end(self, *, strictly: bool) -> None:
         """Raise, or say, that the log lacks messages to which something beside it leads."""
         ensure_end(
-            self._log,
+            self.log,
             self._stop,
             mode=self._mode if strictly else "DROPMALFORMED",
             on_malformed=self._on_malformed,
         )
+
+
+def _build_aside(
+    target: Path,
+    present: Snapshot,
+    layout: Layout,
+    roller: FileRoller,
+    messages: _Messages,
+    *,
+    keeps_expired: bool,
+    is_partial: bool,
+    tags_are_chosen: bool,
+    allow_loss: bool,
+) -> tuple[Leftover, Replacement]:
+    """Build all files anew, and compare them with the present ones, which they may replace."""
+    log = messages.log
+    kept = keep_expired(present.files, layout, log, roller) if keeps_expired else Leftover()
+    _build(roller, messages)
+    is_whole = messages.are_sound and not is_partial
+    judge = LossJudge(
+        log,
+        present.files,
+        layout,
+        tags_are_chosen=tags_are_chosen,
+        sound=None if is_whole else messages.sound,
+    )
+    replacement = replacement_of(present, roller, layout, judge)
+    if not allow_loss:
+        present.ensure_unchanged(target)
+        replacement.ensure_nothing_lost(target)
+    messages.prove_end(strictly=not allow_loss)
+    return kept, replacement
 
 
 def _build(roller: FileRoller, messages: _Messages) -> None:

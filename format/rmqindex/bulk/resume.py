@@ -16,12 +16,14 @@ from rmqindex.command_line import command_line
 from rmqindex.commitlog.log import MATCH_STATES, CommitLog
 from rmqindex.errors import RmqIndexError
 from rmqindex.folders import INDEX_FOLDER
+from rmqindex.header import IndexHeader
 from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.indexfile.decoding import MILLISECONDS
 from rmqindex.indexfile.reader import IndexFile
 from rmqindex.keys.messages import HASH_BITS, KEY_COLUMNS, expand_messages
 from rmqindex.layout import FIRST_POSITION
 from rmqindex.query.key_match import keys_at
+from rmqindex.store.snapshot import Snapshot, open_in_store
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
 
     from rmqindex.bulk.roller import FileRoller
     from rmqindex.commitlog.log import Mode
-    from rmqindex.header import IndexHeader
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.transaction.directories import FileEntry
 
@@ -41,6 +42,7 @@ __all__ = [
     "ensure_of_log",
     "keep_expired",
     "make_exact",
+    "present_files",
     "rebuild_line",
     "resume_at",
 ]
@@ -352,3 +354,41 @@ def _begin_of(
             middle = int(np.sort(begins)[len(begins) // 2])  # others were damaged
             return int(begins[np.abs(begins - middle) < MILLISECONDS].min())
     return begin if is_proved else None
+
+
+def present_files(
+    target: Path, log: CommitLog, *, resume: bool, replace: bool
+) -> tuple[Snapshot, str | None]:
+    """Return the present files, and the name of an unfinished last one, which is not among them."""
+    present = Snapshot.of(target)
+    unfinished = None if replace else _unfinished(present)
+    if unfinished is not None:
+        present = present.without_last()
+    if present.files and not (resume or replace):
+        raise RmqIndexError(
+            f"{target}: expected no IndexFiles, got {len(present.files)}: resume=True continues "
+            "behind their last entry, replace=True indexes the whole log anew in their place"
+        )
+    if replace and present.entry_count and not log.files:
+        raise RmqIndexError(
+            f"{target}: expected a CommitLog with files to replace {present.entry_count} entries "
+            "from, got one without; is its disk mounted?"
+        )
+    return present, unfinished
+
+
+def _unfinished(present: Snapshot) -> str | None:
+    """Return the name of a last file that an interrupted rebuild left empty, if there is one.
+
+    Such a file has no size or an empty header, so it lacks the inherited end of the file before it.
+    """
+    if not present.files:
+        return None
+    _, size, header = present.headers[-1]
+    if size and header != IndexHeader():
+        return None
+    last = present.files[-1]
+    if size:
+        with open_in_store(last.path, None, "FAILFAST"):
+            pass
+    return last.name

@@ -6,7 +6,7 @@ from rmqindex.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from rmqindex.consumequeue.paths import QueueFile as QueueFile
-    from rmqindex.consumequeue.places import LeftUnits as LeftUnits
+    from rmqindex.consumequeue.places import LostUnits as LostUnits
     from rmqindex.consumequeue.reader import ConsumeQueue as ConsumeQueue
     from rmqindex.consumequeue.reader import marked_queue_file as marked_queue_file
     from rmqindex.consumequeue.reader import read_units as read_units

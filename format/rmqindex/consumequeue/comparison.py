@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from rmqindex.commitlog.log import CommitLog
-from rmqindex.consumequeue.dispatch import Dispatcher, TopicKinds, parse_delay_levels
+from rmqindex.consumequeue.dispatch import Dispatcher, OmittedTopics, TopicKinds, parse_delay_levels
 from rmqindex.consumequeue.places import Life, Places, messages_taken
 from rmqindex.consumequeue.predecessors import Predecessors, contains, has_all, lost_units, strays
 from rmqindex.consumequeue.reader import ConsumeQueue, UnitFiles, all_batches, last_offset
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rmqindex.consumequeue.dispatch import QueueUnits, Refusal
-    from rmqindex.consumequeue.places import LeftUnits
+    from rmqindex.consumequeue.places import LostUnits
 
 __all__ = ["Findings", "compare_queues"]
 
@@ -213,7 +213,7 @@ class _Audit:
             refuse,
             # By default, a broker reads nothing of these properties, which may say anything.
             multi_dispatch=any(topic.startswith(LMQ_PREFIX) for topic in self._topics),
-            leave_out=_Deleted(self._table, self._topics),
+            leave_out=OmittedTopics((), self._table, self._topics),
         )
         for records in self._log.records(start, stop, mode="DROPMALFORMED", proves_end=False):
             yield from dispatcher.dispatch(records)
@@ -371,7 +371,7 @@ class _Audit:
             rule = "queue_doubtful"
         self._findings.add(folder, rule, None, without.expected(), "no queue")
 
-    def _report_dropped(self, key: tuple[str, int, bool], dropped: LeftUnits | None) -> None:
+    def _report_dropped(self, key: tuple[str, int, bool], dropped: LostUnits | None) -> None:
         if dropped is not None:
             self._findings.add(
                 self._name(key),
@@ -435,19 +435,6 @@ class _Audit:
     def _name(self, key: tuple[str, int, bool]) -> str:
         topic, queue_id, is_batch = key
         return str(_folder(self._root, is_batch=is_batch) / topic / str(queue_id))
-
-
-class _Deleted:
-    """Deleted topics: those that neither the broker's table nor a queue has."""
-
-    def __init__(self, table: TopicTable | None, present: set[str]) -> None:
-        self._table = table
-        self._present = present
-
-    def __contains__(self, topic: object) -> bool:
-        assert isinstance(topic, str)
-        gone = self._table is not None and self._table.lacks(topic)
-        return gone and topic not in self._present
 
 
 def _folder(root: Path, *, is_batch: bool) -> Path:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = [
     "LIGHT_PROPERTIES",
     "Dispatcher",
+    "OmittedTopics",
     "QueueUnits",
     "Refusal",
     "TopicKinds",
@@ -397,3 +398,28 @@ class TopicKinds:
         """Begin again with the topics that are known by now."""
         self._plain.clear()
         self.is_late = False
+
+
+class OmittedTopics:
+    """The topics that get no queues, noting which were asked for."""
+
+    def __init__(
+        self, named: Collection[str], table: TopicTable | None, present: Collection[str]
+    ) -> None:
+        """Set the topics that were asked for, the broker's, and those with queues now."""
+        self._named = frozenset(named)
+        self._table = table
+        self._present = present
+        self.left_out: set[str] = set()
+        self.deleted: set[str] = set()
+
+    def __contains__(self, topic: object) -> bool:
+        """Return whether a topic gets no queues."""
+        assert isinstance(topic, str)
+        gone = self._table is not None and self._table.lacks(topic)
+        if topic in self._named or (gone and self._present and topic not in self._present):
+            self.left_out.add(topic)
+            return True
+        if gone:
+            self.deleted.add(topic)
+        return False

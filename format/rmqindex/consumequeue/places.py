@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     # A queue's topic and number, and whether it is a batch queue.
     Key = tuple[str, int, bool]
 
-__all__ = ["LeftUnits", "Life", "Places", "QueuePlaces", "Run", "messages_taken"]
+__all__ = ["Life", "LostUnits", "Places", "QueuePlaces", "Run", "messages_taken"]
 
 # The longest name in Linux's file systems, bytes.
 _MAX_NAME_BYTES = 255
@@ -38,7 +38,7 @@ _INT16_MAX = 2**15 - 1
 _MAX_QUEUE_OFFSET = INT64_MAX // UNIT_DTYPE.itemsize - 1
 
 
-class LeftUnits(NamedTuple):
+class LostUnits(NamedTuple):
     """Units of one queue that the new queue lacks.
 
     Attributes:
@@ -159,7 +159,7 @@ class QueuePlaces:
         self.unit_count = 0
         self.gaps: list[tuple[int, int]] = []
         self.superseded_count = 0  # units of the time before it began anew
-        self.dropped: LeftUnits | None = None  # units whose queue offsets are taken
+        self.dropped: LostUnits | None = None  # units whose queue offsets are taken
 
     def take(self, units: QueueUnits) -> Iterator[Run]:
         """Yield the units that the queue takes, in their order."""
@@ -219,7 +219,7 @@ class QueuePlaces:
     def _drop(self, count: int, queue_offset: int, phy_offset: int) -> None:
         if self.dropped is None:
             key = (self._topic, self._queue_id)
-            self.dropped = LeftUnits(*key, count, queue_offset, phy_offset)
+            self.dropped = LostUnits(*key, count, queue_offset, phy_offset)
         else:
             self.dropped = self.dropped._replace(units=self.dropped.units + count)
 

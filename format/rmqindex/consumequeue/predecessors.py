@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from rmqindex.commitlog.log import MATCH_STATES
-from rmqindex.consumequeue.places import LeftUnits
+from rmqindex.consumequeue.places import LostUnits
 from rmqindex.consumequeue.reader import ConsumeQueue, last_offset, unit_dtype, units_before
 from rmqindex.errors import RmqIndexError
 from rmqindex.folders import COMMITLOG_FOLDER
@@ -159,7 +159,7 @@ class Predecessors:
         *,
         is_damaged: bool,
         leave_out: Container[str] = (),
-    ) -> list[LeftUnits]:
+    ) -> list[LostUnits]:
         """Return the units whose messages have none in the new queues."""
         by_name = {(queue.topic, queue.queue_id): queue for queue in new}
         present = {(queue.topic, queue.queue_id) for queue in self.queues if queue.files}
@@ -214,7 +214,7 @@ def lost_units(
     *,
     stop: int | None = None,
     is_damaged: bool,
-) -> LeftUnits | None:
+) -> LostUnits | None:
     """Compare a queue with the one that replaces it.
 
     Units of messages that have expired are no loss, nor are those that never led to a message of
@@ -234,7 +234,7 @@ def lost_units(
             first = int(places[row]), int(offsets[row])
         count += int(np.count_nonzero(lost))
         beyond += int(np.count_nonzero(states == _BEYOND_END))
-    return None if first is None else LeftUnits(old.topic, old.queue_id, count, *first, beyond)
+    return None if first is None else LostUnits(old.topic, old.queue_id, count, *first, beyond)
 
 
 def held_by(new: ConsumeQueue | None, old: ConsumeQueue) -> Holds:

@@ -18,6 +18,7 @@ from rmqindex.commitlog.log import CommitLog
 from rmqindex.consumequeue.dispatch import (
     LIGHT_PROPERTIES,
     Dispatcher,
+    OmittedTopics,
     TopicKinds,
     parse_delay_levels,
 )
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
     from rmqindex.commitlog.log import Mode
     from rmqindex.consumequeue.dispatch import Refusal
-    from rmqindex.consumequeue.places import LeftUnits
+    from rmqindex.consumequeue.places import LostUnits
     from rmqindex.logfile.agreed import UnagreedTail
     from rmqindex.storage.location import PathLike
 
@@ -97,8 +98,8 @@ class QueueRebuildResult:
     unagreed: UnagreedTail | None = None
     superseded: tuple[tuple[str, int, int], ...] = ()
     doubtful: tuple[tuple[str, int, int], ...] = ()
-    dropped: tuple[LeftUnits, ...] = ()
-    lost: tuple[LeftUnits, ...] = ()
+    dropped: tuple[LostUnits, ...] = ()
+    lost: tuple[LostUnits, ...] = ()
     replaced_count: int = 0
     kept_count: int = 0
     deleted_topics: tuple[str, ...] = ()
@@ -204,7 +205,7 @@ def rebuild_consume_queues(
         there = _replaced(staging, log, replace=replace)
         old = Predecessors.of(root, there, log)
         table = _topics_of(root, log)
-        omitted = _OmittedTopics(leave_out, table, old)
+        omitted = OmittedTopics(leave_out, table, {queue.topic for queue in old.queues})
         kinds = TopicKinds(batch_topics, old.batch_topics, table)
         sizes = {
             is_batch: old.file_size(asked, is_batch=is_batch)
@@ -242,7 +243,9 @@ def rebuild_consume_queues(
             writers.clear()
             fill()
         left_out, doubtful = _leave_out_deleted(writers, old)
-        kept = writers.keep(old.expired(writers.queues, log.min_offset, omitted) if there else [])
+        kept = writers.keep(
+            old.expired(writers.places.queues, log.min_offset, omitted) if there else []
+        )
         result = _result(writers, sizes)
         result = replace_fields(
             result,
@@ -289,7 +292,7 @@ def _replaced(staging: QueueStaging, log: CommitLog, *, replace: bool) -> list[P
 
 
 def _result(writers: QueueWriters, sizes: dict[bool, tuple[int, bool]]) -> QueueRebuildResult:
-    queues = writers.queues
+    queues = writers.places.queues
     return QueueRebuildResult(
         queue_count=len(queues),
         unit_count=sum(queue.unit_count for queue in queues.values()),
@@ -319,10 +322,10 @@ def _leave_out_deleted(
     present = {(queue.topic, queue.queue_id) for queue in old.queues if queue.files}
     topics = {topic for topic, _ in present}
     left_out, doubtful = [], []
-    for (topic, queue_id, is_batch), life in writers.lives().items():
+    for (topic, queue_id, is_batch), life in writers.places.lives().items():
         if (topic, queue_id) in present:
             continue
-        queue = writers.queues[topic, queue_id, is_batch]
+        queue = writers.places.queues[topic, queue_id, is_batch]
         if life is Life.PROVED_DELETED:
             left_out.append((topic, queue_id, queue.superseded_count + queue.unit_count))
             writers.remove((topic, queue_id, is_batch))
@@ -356,7 +359,7 @@ def _ensure_no_loss(root: Path, result: QueueRebuildResult) -> None:
         )
 
 
-def _named(units: Sequence[LeftUnits]) -> str:
+def _named(units: Sequence[LostUnits]) -> str:
     named = [
         f"{each.units} of {each.topic}, queue {each.queue_id}, from queue offset "
         f"{each.queue_offset} (message at offset {each.phy_offset}) on"
@@ -375,28 +378,6 @@ def _topics_of(root: Path, log: CommitLog) -> TopicTable | None:
         if store != folder and store.local is not None:
             return TopicTable.of(store.local)
     return table
-
-
-class _OmittedTopics:
-    """The topics that get no queues, noting which were asked for."""
-
-    def __init__(self, named: Sequence[str], table: TopicTable | None, old: Predecessors) -> None:
-        self._named = frozenset(named)
-        self._table = table
-        self._present = {queue.topic for queue in old.queues}
-        self.left_out: set[str] = set()
-        self.deleted: set[str] = set()
-
-    def __contains__(self, topic: object) -> bool:
-        """Return whether a topic gets no queues."""
-        assert isinstance(topic, str)
-        gone = self._table is not None and self._table.lacks(topic)
-        if topic in self._named or (gone and self._present and topic not in self._present):
-            self.left_out.add(topic)
-            return True
-        if gone:
-            self.deleted.add(topic)
-        return False
 
 
 def _file_size(name: str, size: int | None, dtype: np.dtype[Any]) -> int | None:

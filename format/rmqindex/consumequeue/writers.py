@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rmqindex.consumequeue.dispatch import QueueUnits, Refusal
-    from rmqindex.consumequeue.places import Key, Life, Proof, QueuePlaces, Run
+    from rmqindex.consumequeue.places import Key, Proof, Run
     from rmqindex.consumequeue.reader import ConsumeQueue
 
     # Queue offsets, and the units at them, ascending.
@@ -56,17 +56,8 @@ class QueueWriters:
         self._root = root
         self._older = older
         self._file_sizes = file_sizes
-        self._places = Places(refuse, proof)
+        self.places = Places(refuse, proof)
         self._writers: dict[Key, QueueWriter] = {}
-
-    @property
-    def queues(self) -> dict[Key, QueuePlaces]:
-        """The queues by topic, number, and whether they are batch queues."""
-        return self._places.queues
-
-    def lives(self) -> dict[Key, Life]:
-        """As :meth:`Places.lives`."""
-        return self._places.lives()
 
     @property
     def file_count(self) -> int:
@@ -80,7 +71,7 @@ class QueueWriters:
 
     def append(self, units: QueueUnits) -> None:
         """Append the units of one queue."""
-        queue = self._places.of(units)
+        queue = self.places.of(units)
         if queue is None:
             return
         key = (units.topic, units.queue_id, units.is_batch)
@@ -116,14 +107,14 @@ class QueueWriters:
 
     def remove(self, key: Key) -> None:
         """Remove one queue."""
-        del self._places.queues[key]
+        del self.places.queues[key]
         self._writers.pop(key).remove()
 
     def clear(self) -> None:
         """Remove all queues, to begin again."""
         for folder in (QUEUE_FOLDER, BATCH_FOLDER):
             shutil.rmtree(self._root / folder, ignore_errors=True)
-        self._places.queues.clear()
+        self.places.queues.clear()
         self._writers.clear()
 
 

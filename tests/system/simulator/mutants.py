@@ -113,7 +113,7 @@ MUTANTS = (
     Mutant(
         "entries that a rebuild would lose are lost",
         "bulk/rebuild.py",
-        "                replacement.ensure_nothing_lost(target)\n",
+        "        replacement.ensure_nothing_lost(target)\n",
         "",
     ),
     Mutant(
