@@ -44,7 +44,7 @@ _HOW_TO_ORDER = (
 
 @dataclass(frozen=True, slots=True)
 class Committer:
-    """Commits a job; as a context manager, removes at its end whatever is not committed.
+    """Commits a job; as a context manager, removes everything uncommitted at its end.
 
     Attributes:
         staging: The job's staging.
@@ -260,7 +260,7 @@ def commit_staged(
 ) -> None:
     """Commit the rows that the tasks of a write staged as runs or as files.
 
-    The runs are merged into files, which are ordered by offset together with those of the tasks.
+    The runs are merged into files, which are ordered by offset together with the tasks' files.
 
     Args:
         job: The write.

@@ -73,7 +73,7 @@ class FileSummary:
 
 @dataclass(frozen=True, slots=True)
 class LostEntries:
-    """Entries that are replaced by none.
+    """Entries that have no replacement.
 
     Attributes:
         count: How many.
@@ -95,7 +95,7 @@ class Replacement:
     Attributes:
         removed: The files that go, oldest first.
         added: The files that come, oldest first.
-        lost: What those that come lack; None for nothing.
+        lost: The entries that the new files lack; None without any.
         unreadable: Files that go and cannot be read, so that nobody knows what they lose.
     """
 
@@ -318,7 +318,7 @@ class SoundSpans:
 
 
 class LossJudge:
-    """Tells entries that are lost from wrong ones, by what the log has at their offsets."""
+    """Tells lost entries from damaged ones, by the log's messages at their offsets."""
 
     def __init__(
         self,
@@ -329,7 +329,7 @@ class LossJudge:
         tags_are_chosen: bool,
         sound: SoundSpans | None = None,
     ) -> None:
-        """Set what was indexed."""
+        """Set the replaced files and their log."""
         self.log = log
         self._files = files
         self._layout = layout

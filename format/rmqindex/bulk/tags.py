@@ -73,7 +73,7 @@ class TagChoice:
     changes: tuple[int, ...] = ()
 
     def applies_to(self, phy_offsets: NDArray[np.int64]) -> NDArray[np.bool_] | None:
-        """Return of which messages the tags are indexed.
+        """Mask the messages whose tags are indexed.
 
         Args:
             phy_offsets: Where each message starts, int64, bytes.
@@ -145,7 +145,7 @@ def tags_of_index(directory: str | os.PathLike[str], *, newest_only: bool = Fals
 
 
 def begins_without_tags(files: Sequence[FileEntry], layout: Layout | None, log: CommitLog) -> bool:
-    """Return whether the oldest entries whose messages the log has are those of keys alone.
+    """Return whether the oldest entries with a message in the log leave out tags.
 
     Few of them are read: a broker that was upgraded to 5.4.0 leaves all of its older ones so.
     """
@@ -179,7 +179,7 @@ class _Evidence:
                     self._files.append((entry.path, start, self._count))
 
     def newest(self) -> TagChoice | None:
-        """Return whether the newest entries include those of tags; None if they do not tell."""
+        """Return whether the newest entries include tags; None without evidence."""
         for block in range(_NEWEST_BLOCKS):
             stop = self._count - block * _BLOCK
             found = self._between(max(stop - _BLOCK, 0), stop)
@@ -196,7 +196,7 @@ class _Evidence:
         return None
 
     def all(self, *, continues: bool, command: str | None) -> TagChoice | None:
-        """Return which entries include those of tags; None if they do not tell."""
+        """Return the offsets from which tags are indexed or not; None without evidence."""
         found: dict[int, _Witness] = {}
         newest: _Witness | None = None
         last = 0

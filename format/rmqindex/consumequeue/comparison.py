@@ -1,8 +1,8 @@
 """ConsumeQueues compared with the CommitLog they map.
 
-The units that a rebuild would make of the log's messages are compared with those that are there,
-in one pass over the log; a queue with units that no message accounts for is then walked itself.
-What a rebuild refuses is found by the rebuild's own judges, so that none is advised in vain.
+The units that a rebuild would make of the log's messages are compared with the present units in
+one pass over the log; a queue with units that no message accounts for is then walked itself.
+The rebuild's own rules find what a rebuild would refuse, so that no remedy is advised in vain.
 """
 
 from __future__ import annotations
@@ -288,7 +288,7 @@ class _Audit:
     def _plain_units(
         self, queue: ConsumeQueue, units: QueueUnits
     ) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.int64]]:
-        """Return whether each message has its unit, an equal one, and whose unit is there."""
+        """Return whether each message has its unit, an equal one, and whose unit has its place."""
         size = queue.files[0].size
         inside = (units.queue_offset >= 0) & (units.queue_offset < _MOST_UNITS)
         data = np.zeros(len(inside), UNIT_DTYPE)

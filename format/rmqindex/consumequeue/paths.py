@@ -199,7 +199,7 @@ def _queues_of_topic(topic: str, entries: list[FileEntry], *, is_batch: bool) ->
 
 
 def _still_there(folder: FileEntry) -> list[FileEntry]:
-    """Return the entries of a listed folder; none of one that its broker has deleted since."""
+    """Return the entries of a listed folder, which its broker may have deleted since."""
     try:
         return directory_entries(folder.path)
     except RmqIndexError as error:

@@ -68,7 +68,7 @@ class Run(NamedTuple):
 
 
 class Life(Enum):
-    """Of which life of its topic the messages of a queue are."""
+    """The life of its topic that a queue's messages belong to, before or after a deletion."""
 
     PRESENT = "present"
     #: Of the present one, or of that before the topic was deleted and made again.
@@ -97,7 +97,7 @@ class Places:
         self.queues: dict[Key, QueuePlaces] = {}
 
     def of(self, units: QueueUnits) -> QueuePlaces | None:
-        """Return the queue of units; None where they name none, which is refused."""
+        """Return the queue of units; refuse a name that no folder can have, and return None."""
         key = (units.topic, units.queue_id, units.is_batch)
         queue = self.queues.get(key)
         if queue is None:
@@ -111,7 +111,7 @@ class Places:
         return queue
 
     def lives(self) -> dict[Key, Life]:
-        """Return of which life of its topic each queue's messages are, once all were taken.
+        """Return each queue's life, once all messages were taken.
 
         Where the queue offsets of a queue fall back to 0, its topic was deleted in between.
         Another queue of it that began before that, and has no message since, is of the deleted

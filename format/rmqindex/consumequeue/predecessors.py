@@ -160,7 +160,7 @@ class Predecessors:
         is_damaged: bool,
         leave_out: Container[str] = (),
     ) -> list[LostUnits]:
-        """Return the units whose messages have none in the new queues."""
+        """Return the units that the new queues lack."""
         by_name = {(queue.topic, queue.queue_id): queue for queue in new}
         present = {(queue.topic, queue.queue_id) for queue in self.queues if queue.files}
         found = (
@@ -238,7 +238,7 @@ def lost_units(
 
 
 def held_by(new: ConsumeQueue | None, old: ConsumeQueue) -> Holds:
-    """Return what tells which units of an old queue a new one has."""
+    """Return the test for units of an old queue that a new one has."""
     everything: NDArray[np.int64] | None = None
 
     def holds(places: NDArray[np.int64], offsets: NDArray[np.int64]) -> NDArray[np.bool_]:

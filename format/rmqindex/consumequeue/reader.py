@@ -195,7 +195,7 @@ def read_units(
 def units_before(
     queue: ConsumeQueue, queue_offset: int, phy_offset: int
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
-    """Yield the first units of a queue, those of older messages, with their queue offsets."""
+    """Yield the units before a queue offset and a message, with their queue offsets."""
     for file in queue.files:
         for numbers, units in _written_blocks(file, is_batch=queue.is_batch, holes=True):
             places = file.start // queue.unit_size + numbers
@@ -320,7 +320,7 @@ def _batch(
 
 
 class UnitFiles:
-    """Reads units by their places, also those of files that were made since they were listed."""
+    """Reads units by their places, also from files made since the listing."""
 
     def __init__(self) -> None:
         """Open nothing."""

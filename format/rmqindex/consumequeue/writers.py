@@ -151,7 +151,7 @@ class QueueWriter:
         return data
 
     def write(self, run: Run, queue_offset: int, data: NDArray[Any]) -> None:
-        """Write a run of units, the first of which has a queue offset."""
+        """Write a run of units from a queue offset on."""
         if run.is_anew:
             self._clear()
         if run.after is None:

@@ -1,4 +1,4 @@
-"""Finds out what a file of a store is, and lists what is in it with the places of all fields.
+"""Recognises a file of a store, and lists its items with the places of all fields.
 
 RocketMQ: ``IndexFile``, ``CommitLog``, ``ConsumeQueue``, ``BatchConsumeQueue``,
 ``StoreCheckpoint``, ``ConfigManager``, and OpenMessaging's ``DLedgerMmapFileStore``.

@@ -125,7 +125,7 @@ def export_entries(
     max_file_size: int = _DEFAULT_FILE_SIZE,
     progress: Callable[[int, int], None] | None = None,
 ) -> ExportResult:
-    """Write the entries of IndexFiles to files, or go on where an earlier run stopped.
+    """Write the entries of IndexFiles to files, or resume where an earlier run stopped.
 
     Args:
         files: The IndexFiles, as they were listed.

@@ -131,7 +131,7 @@ class Folder:
     def open(
         cls, path: str | os.PathLike[str], question: dict[str, Any], kind: str, max_file_size: int
     ) -> Iterator[Folder]:
-        """Open a directory that is new, empty, or that of an export of the same."""
+        """Open a directory that is new, empty, or has an export of the same source."""
         folder = Location.of(path).local
         if folder is None:
             raise RmqIndexError(f"{path}: expected a local directory, got a URI")
@@ -181,7 +181,7 @@ class Folder:
         )
 
     def begin(self, stream: Stream, start: int) -> int:
-        """Return where a stream goes on: behind its last part, or at ``start``."""
+        """Return where a stream resumes: behind its last part, or at ``start``."""
         parts = sorted(self.parts.get(stream.name, ()))
         known = self.manifest.origins.get(stream.name)
         if parts and known != stream.origin:
@@ -234,7 +234,7 @@ class Folder:
         mark_at: Callable[[int], object],
         progress: Callable[[int], None],
     ) -> None:
-        """Write the rows of a stream from where it goes on."""
+        """Write the rows of a stream from where it resumes."""
         part: Part | None = None
         first = stop = start
         try:

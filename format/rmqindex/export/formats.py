@@ -158,7 +158,7 @@ class Part:
     """A file that is written; it appears under its own name when it is finished."""
 
     def __init__(self, path: Path, kind: str, schema: pa.Schema) -> None:
-        """Create it; whatever has its name is replaced."""
+        """Create it, in place of any file of its name."""
         self.row_count = 0
         self._path = path
         path.unlink(missing_ok=True)

@@ -48,7 +48,7 @@ def export_messages(
     on_skipped: Callable[[str], None] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> ExportResult:
-    """Write messages to files, one row each, or go on where an earlier run stopped.
+    """Write messages to files, one row each, or resume where an earlier run stopped.
 
     Args:
         log: The CommitLog.
@@ -175,10 +175,9 @@ def _tell_waiting(
 
 
 def _origin(log: CommitLog, known: list[int] | None) -> list[int]:
-    """Return what tells a log from others: the offset and the time of its first message.
+    """Return what identifies a log: the offset and the time of its first message.
 
-    A broker deletes the oldest files; once that of an export's begin is gone, nothing is left to
-    compare.
+    Once a broker has deleted the file in which an export began, nothing is left to compare.
     """
     if known is not None and known[0] not in {file.start for file in log.files}:
         return known

@@ -33,7 +33,7 @@ _DISK_BLOCK = 512
 
 @dataclass(frozen=True, slots=True)
 class UsageRow:
-    """The messages of one group; None where it is not told apart.
+    """The messages of one group; fields are None where messages are not grouped by them.
 
     Attributes:
         topic: The topic.

@@ -4,7 +4,7 @@ A broker writes the entries of a message one behind the other; where a file is f
 begins the next file.
 So the entries of a message are the run of one offset around any of them, over the borders of files.
 A run is read from the entries themselves: it is the same whichever entries a search found, and
-whatever its slots, its links, its range of times and its part of the file hid from it.
+whatever slots, links, a range of times or a part of the file hid from it.
 """
 
 from __future__ import annotations

@@ -139,7 +139,7 @@ class Comparison:
         )
 
     def verdict(self, entry: int, topic: str, key: str) -> Verdict:
-        """Return whether an entry belongs to one key, and of which message it is.
+        """Return whether an entry belongs to one key, and describe its message.
 
         Args:
             entry: Its number.
@@ -184,7 +184,7 @@ class Verifier:
         strict: bool = True,
         max_body_size: int = MAX_BODY_SIZE,
     ) -> None:
-        """Set what is read of messages.
+        """Choose the keys that count and the message columns to read.
 
         Args:
             scope: Which keys of a message count.
@@ -306,7 +306,7 @@ def pairs_kept(
     found: tuple[pa.Array, pa.Array],
     asked: tuple[pa.Array | pa.Scalar, pa.Array],
 ) -> NDArray[np.bool_]:
-    """Return which entries of a lookup are kept: all but those of other keys.
+    """Mask the entries of a lookup that are kept: all but other keys' entries.
 
     Args:
         verified: Whether each entry is verified.
