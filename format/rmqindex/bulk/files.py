@@ -47,6 +47,7 @@ __all__ = [
     "build_file",
     "check_replaceable",
     "find_layout",
+    "header_of",
     "index_entries",
     "open_file",
     "plan_append",
@@ -100,7 +101,7 @@ class IndexState:
                     f"all files of an index have, got {entry.size}; the options maxHashSlotNum "
                     "and maxIndexNum name another geometry"
                 )
-            files.append(IndexedFile(entry.name, entry.path, _header(entry.path)))
+            files.append(IndexedFile(entry.name, entry.path, header_of(entry.path)))
         ends = [
             file.header.end_phy_offset
             for file in files
@@ -117,7 +118,7 @@ class IndexState:
         """
         files: list[IndexedFile] = []
         for entry in reversed(entries):
-            file = IndexedFile(entry.name, entry.path, _header(entry.path))
+            file = IndexedFile(entry.name, entry.path, header_of(entry.path))
             end = files[0].header.end_phy_offset if files else file.header.end_phy_offset
             if files and file.header.end_phy_offset != end:
                 break
@@ -169,7 +170,7 @@ def find_layout(entries: list[FileEntry], asked: Layout | None, *, check: bool) 
     """
     if asked is not None and not check:
         return asked
-    filled = next((e for e in reversed(entries) if _header(e.path).entry_count), None)
+    filled = next((e for e in reversed(entries) if header_of(e.path).entry_count), None)
     if asked is None:
         if filled is not None:
             return Layout.infer(filled.path)
@@ -225,7 +226,8 @@ def _tail_at(index_file: IndexFile, phy_offset: int) -> list[NDArray[np.int32]]:
     return found
 
 
-def _header(path: Location) -> IndexHeader:
+def header_of(path: Location) -> IndexHeader:
+    """Read the header of an IndexFile."""
     with open_index_source(path) as source:
         return read_header(source)
 

@@ -16,13 +16,13 @@ import numpy as np
 
 from rmqindex.arguments import ensure_flags
 from rmqindex.bulk.committer import Committer
+from rmqindex.bulk.files import header_of
 from rmqindex.bulk.replacement import Replacement, summaries
 from rmqindex.bulk.resume import make_exact
 from rmqindex.bulk.roller import FileRoller, replace_files
 from rmqindex.command_line import command_line
 from rmqindex.commitlog.sibling import commit_log_of
 from rmqindex.errors import CorruptIndexError, RmqIndexError
-from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.indexfile.geometry import AmbiguousLayoutError, UnknownLayoutError
 from rmqindex.indexfile.reader import IndexFile
 from rmqindex.layout import BEGIN_TIMESTAMP_OFFSET, FIRST_POSITION
@@ -43,13 +43,12 @@ if TYPE_CHECKING:
     from datetime import tzinfo
 
     from rmqindex.commitlog.log import CommitLog
-    from rmqindex.header import IndexHeader
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.logfile.files import LogFile
     from rmqindex.storage.location import Location, PathLike
     from rmqindex.transaction.directories import FileEntry
 
-__all__ = ["RelayoutResult", "expire_index", "expired_files", "header_of", "relayout_index"]
+__all__ = ["RelayoutResult", "expire_index", "expired_files", "relayout_index"]
 
 _COLUMNS = ("key_hash", "phy_offset", "store_timestamp")
 
@@ -143,7 +142,7 @@ def relayout_index(
         last_name = staging.last_name(old.names, replaced=True, latest=latest_name(zone))
         roller = FileRoller(staging.path, layout, zone, last_name=last_name)
         stack.callback(roller.abandon)
-        total = sum(header_of(entry).entry_count for entry in old.files)
+        total = sum(header_of(entry.path).entry_count for entry in old.files)
         hint = f"a damaged file cannot get another geometry without loss; {_how_to_rebuild(path)}"
         for entry in old.files:
             with _whole(entry.path, old_layout, hint, is_last=entry == old.files[-1]) as file:
@@ -233,7 +232,7 @@ def expired_files(
     index = Store.open(path).directory()
     expired = []
     for entry in list_index_files(index)[:-1]:
-        if header_of(entry).end_phy_offset >= offset:
+        if header_of(entry.path).end_phy_offset >= offset:
             break
         expired.append(entry)
     if expired and not allow_loss:
@@ -311,9 +310,3 @@ def _local_directory(path: PathLike) -> Path:
         raise RmqIndexError(f"{path}: only a local index directory can be written")
     store.directory()
     return local
-
-
-def header_of(entry: FileEntry) -> IndexHeader:
-    """Read the header of a listed file."""
-    with open_index_source(entry.path) as source:
-        return read_header(source)

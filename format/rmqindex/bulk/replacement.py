@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from rmqindex.bulk.files import header_of
 from rmqindex.bulk.old_entries import replaced_entries
 from rmqindex.commitlog.log import MATCH_STATES
 from rmqindex.commitlog.zeroed import zeroed_messages
@@ -376,8 +377,8 @@ class LossJudge:
         last = -1
         for batch in self.entries(entry):
             last = int(batch.offsets[-1])
-        with suppress(RmqIndexError), open_index_source(entry.path) as source:
-            if last >= 0 and read_header(source).end_phy_offset == last:
+        with suppress(RmqIndexError):
+            if last >= 0 and header_of(entry.path).end_phy_offset == last:
                 return last
         return None
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rmqindex.audit.audited import elapsed_seconds
+from rmqindex.bulk.files import header_of
 from rmqindex.bulk.old_entries import replaced_entries
 from rmqindex.command_line import command_line
 from rmqindex.commitlog.log import MATCH_STATES, CommitLog
 from rmqindex.errors import RmqIndexError
 from rmqindex.folders import INDEX_FOLDER
 from rmqindex.header import IndexHeader
-from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.indexfile.decoding import MILLISECONDS
 from rmqindex.indexfile.reader import IndexFile
 from rmqindex.keys.messages import HASH_BITS, KEY_COLUMNS, expand_messages
@@ -307,8 +307,7 @@ def keep_expired(
 
 def _put_expired(entry: FileEntry, layout: Layout, log: CommitLog, roller: FileRoller) -> bool:
     """Put a file's entries up to the first unexpired one; return whether there is one."""
-    with open_index_source(entry.path) as source:
-        header = read_header(source)
+    header = header_of(entry.path)
     late = 0
     is_first = True
     for batch in replaced_entries(entry.path, layout, _COLUMNS):

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rmqindex.bulk.files import header_of
 from rmqindex.bulk.relayout import (
     expire_index,
     expired_files,
-    header_of,
     relayout_index,
 )
 from rmqindex.cli.options import (
@@ -123,7 +123,7 @@ def _doubt(store: str, before: int, files: Sequence[FileEntry]) -> str | None:
     """Return why files may not be deleted, though a log begins behind them; None without any."""
     if not files:
         return None
-    headers = [header_of(file) for file in files]
+    headers = [header_of(file.path) for file in files]
     count = sum(header.entry_count for header in headers)
     first = min(header.begin_phy_offset for header in headers)
     last = max(header.end_phy_offset for header in headers)
