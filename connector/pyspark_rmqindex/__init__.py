@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark_rmqindex.join.lookup import lookup
     from pyspark_rmqindex.join.summary import LookupSummary
     from pyspark_rmqindex.messages.plan import MessagePlan
-    from pyspark_rmqindex.scan.plan_log import ScanPlan
+    from pyspark_rmqindex.read.plan_log import ScanPlan
     from pyspark_rmqindex.source.index import DefaultSource
     from pyspark_rmqindex.write.write_index import write_index
 
@@ -40,7 +40,7 @@ _HOMES = {
     "DefaultSource": "source.index",
     "LookupSummary": "join.summary",
     "MessagePlan": "messages.plan",
-    "ScanPlan": "scan.plan_log",
+    "ScanPlan": "read.plan_log",
     "last_plan": "api.table",
     "lookup": "join.lookup",
     "register": "api.registration",

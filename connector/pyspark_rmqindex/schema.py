@@ -1,4 +1,4 @@
-"""The columns of the data sources, and the check of a requested schema."""
+"""The columns of the data sources, the check of a requested schema, and readers of a part of it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import difflib
 import inspect
 from typing import TYPE_CHECKING
 
+from pyspark.sql.datasource import DataSourceReader
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
@@ -20,6 +21,8 @@ from pyspark.sql.types import (
     StructType,
     TimestampType,
 )
+
+from rmqindex import RmqIndexError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,8 +39,10 @@ __all__ = [
     "QUEUE_COLUMNS",
     "STORE_COLUMN",
     "TEXT_COLUMN",
+    "PrunedReader",
     "arrow_schema",
     "check_columns",
+    "check_not_null",
     "check_schema",
     "check_selected",
     "entry_schema",
@@ -277,3 +282,36 @@ def _hint(name: str, known: dict[str, DataType]) -> str:
         return "only the message in the CommitLog has it; give the option commitLog."
     close = difflib.get_close_matches(name, known, n=1)
     return f"unknown; did you mean {close[0]!r}?" if close else "unknown."
+
+
+def check_not_null(schema: pa.Schema, arrays: Sequence[pa.Array]) -> None:
+    """Raise if a column that the requested schema declares NOT NULL holds NULL."""
+    for field, array in zip(schema, arrays, strict=True):
+        if not field.nullable and array.null_count:
+            raise RmqIndexError(
+                f"column {field.name!r}: expected values, as the schema says NOT NULL, got NULL"
+            )
+
+
+class PrunedReader(DataSourceReader):
+    """A reader that can read fewer columns than its relation has."""
+
+    _schema: StructType
+
+    def pruneColumns(self, schema: StructType | pa.Schema) -> StructType:  # noqa: N802  (engines' name)
+        """Read these columns alone, in this order.
+
+        Sail calls it with an Arrow schema, after ``pushFilters``. The columns include those of the
+        filters that remain with the engine.
+        """
+        if not schema.names:
+            raise NotImplementedError("pruneColumns: expected at least one column, got none")
+        known = {field.name.lower(): field for field in self._schema.fields}
+        for name in schema.names:
+            if name.lower() not in known:
+                raise ValueError(
+                    f"pruneColumns: expected columns among {', '.join(self._schema.names)}, got "
+                    f"{name!r}"
+                )
+        self._schema = StructType([known[name.lower()] for name in schema.names])
+        return self._schema

@@ -11,11 +11,10 @@ import pyarrow as pa
 
 from pyspark_rmqindex.files.listing import list_slices
 from pyspark_rmqindex.files.stores import with_logs
-from pyspark_rmqindex.filters.filters import EVERYTHING
 from pyspark_rmqindex.join.key_chunk import KeyColumns
 from pyspark_rmqindex.join.task import LookupTask
-from pyspark_rmqindex.options import read_options
-from pyspark_rmqindex.scan.reader import IndexReader
+from pyspark_rmqindex.options import EVERYTHING, read_options
+from pyspark_rmqindex.read.reader import IndexReader
 from pyspark_rmqindex.schema import full_schema
 from pyspark_rmqindex.sql.calls import plan_files_of
 from pyspark_rmqindex.sql.key_finder import KeyFinder

@@ -12,8 +12,8 @@ from pyspark.sql.types import StructType
 from pyspark_rmqindex.api.connect_relations import loads_of
 from pyspark_rmqindex.join.summary import LookupSummary, summary_of
 from pyspark_rmqindex.options import option_text
-from pyspark_rmqindex.scan.plan_log import ScanPlan, plan_from_schema
-from pyspark_rmqindex.scan.pushdown import relation_name
+from pyspark_rmqindex.read.plan_leak import BUILT_IN_FILTER, relation_name
+from pyspark_rmqindex.read.plan_log import ScanPlan, plan_from_schema
 from pyspark_rmqindex.source.catalog import relation_options
 from pyspark_rmqindex.spark_version import check_pushdown_support
 from pyspark_rmqindex.worker_python import check_worker_python
@@ -32,8 +32,6 @@ _FORMAT = "rmqindex"
 _FORMATS = frozenset({_FORMAT, "rmqcommitlog"})
 _PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
 _TIME_ZONE_CONF = "spark.sql.session.timeZone"
-# Always true, and pushable: it makes Spark plan every scan anew instead of reusing an older plan.
-_BUILT_IN_FILTER = "position >= 1"
 
 Path = str | os.PathLike[str]
 
@@ -106,7 +104,7 @@ def table(
         .option("keyColumns", option_text("keyColumns", keys))
         .option("relation", relation_name(_master(spark)))
     )
-    return reader.load(paths).where(_BUILT_IN_FILTER)
+    return reader.load(paths).where(BUILT_IN_FILTER)
 
 
 def _master(spark: SparkSession) -> str:

@@ -19,8 +19,8 @@ from typing import IO, TYPE_CHECKING, Self
 import numpy as np
 import pyarrow as pa
 
-from pyspark_rmqindex.filters.batches import MAX_ROWS, concatenate
 from pyspark_rmqindex.join.key_hashes import hash_known
+from pyspark_rmqindex.read.batches import MAX_ROWS, concatenate
 from rmqindex import HashSet
 from rmqindex.layout import INT64_MAX, INT64_MIN
 from rmqindex.ownfiles import naming

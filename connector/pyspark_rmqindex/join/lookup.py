@@ -14,17 +14,17 @@ from pyspark.sql.types import StructType
 from pyspark_rmqindex.files.listing import Listing, list_slices
 from pyspark_rmqindex.files.slices import FileSlice  # noqa: TC001  (read by from_json)
 from pyspark_rmqindex.files.stores import with_logs
-from pyspark_rmqindex.filters.filters import Range, Wanted
 from pyspark_rmqindex.job_names import named_jobs
 from pyspark_rmqindex.join.arguments import check_arguments, key_columns, keys_frame
 from pyspark_rmqindex.join.cost import STRATEGIES, Strategy, crossover, lookup_cost
 from pyspark_rmqindex.join.summary import LookupSummary, register_lookup
 from pyspark_rmqindex.join.task import HOWS, KEYS_ONLY, How, LookupTask
 from pyspark_rmqindex.log_lines import log_warning
-from pyspark_rmqindex.options import AUTO, option_text, planned_bound, read_options
-from pyspark_rmqindex.scan.lacking import lacking
-from pyspark_rmqindex.scan.plan_log import log_plan
-from pyspark_rmqindex.scan.planning import prune
+from pyspark_rmqindex.options import AUTO, Range, option_text, planned_bound, read_options
+from pyspark_rmqindex.read.filters import Wanted
+from pyspark_rmqindex.read.lacking import lacking
+from pyspark_rmqindex.read.plan_log import log_plan
+from pyspark_rmqindex.read.planning import prune
 from pyspark_rmqindex.schema import KEY_COLUMNS, entry_schema
 from pyspark_rmqindex.worker_python import check_worker_python
 from rmqindex.commitlog import PlannedLog  # noqa: TC001  (likewise)

@@ -9,9 +9,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from pyspark_rmqindex.files.slices import as_planned
-from pyspark_rmqindex.filters.batches import check_not_null
-from pyspark_rmqindex.filters.pruned import PrunedReader
-from pyspark_rmqindex.schema import arrow_schema
+from pyspark_rmqindex.schema import PrunedReader, arrow_schema, check_not_null
 from rmqindex import ConsumeQueue
 from rmqindex.consumequeue import marked_queue_file, read_units
 from rmqindex.storage import map_files

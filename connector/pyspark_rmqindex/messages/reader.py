@@ -12,14 +12,11 @@ from pyspark.sql.datasource import InputPartition
 
 from pyspark_rmqindex.files.slices import as_planned
 from pyspark_rmqindex.files.stores import logs_of
-from pyspark_rmqindex.filters.batches import check_not_null
-from pyspark_rmqindex.filters.filters import Range
-from pyspark_rmqindex.filters.pruned import PrunedReader
 from pyspark_rmqindex.log_lines import Warnings, log_warning
 from pyspark_rmqindex.messages.columns import Messages, log_columns
 from pyspark_rmqindex.messages.plan import MessagePlan
-from pyspark_rmqindex.options import LocalBound, planned_bound, task_range, time_texts
-from pyspark_rmqindex.schema import STORE_COLUMN, arrow_schema
+from pyspark_rmqindex.options import LocalBound, Range, planned_bound, task_range, time_texts
+from pyspark_rmqindex.schema import STORE_COLUMN, PrunedReader, arrow_schema, check_not_null
 from rmqindex import CommitLog
 from rmqindex.audit import missing_parts
 from rmqindex.commitlog import Selection, ensure_end, in_halves, marked_file, select_messages
@@ -166,7 +163,7 @@ class MessageReader(PrunedReader):
         """
         if not isinstance(partition, MessagePartition):
             return  # Spark runs one task even if there is nothing to read
-        times = Range(*task_range(partition.begin, partition.end))
+        times = task_range(partition.begin, partition.end)
         yield from as_planned(self._of_partition(partition, times))
 
     def _of_partition(self, partition: MessagePartition, times: Range) -> Iterator[pa.RecordBatch]:

@@ -25,8 +25,11 @@ from pyspark_rmqindex.options.parse import (
 from pyspark_rmqindex.options.read import ReadOptions, Unverified
 from pyspark_rmqindex.options.stream import MessageStreamOptions, StreamOptions
 from pyspark_rmqindex.options.times import (
+    EVERYTHING,
     EXECUTION_ID,
+    NOTHING,
     LocalBound,
+    Range,
     planned_bound,
     sql_times,
     system_zone,
@@ -38,13 +41,16 @@ from pyspark_rmqindex.options.write import WriteOptions
 __all__ = [
     "AUTO",
     "COLUMNS",
+    "EVERYTHING",
     "EXECUTION_ID",
+    "NOTHING",
     "OPTIONS",
     "LocalBound",
     "MessageOptions",
     "MessageStreamOptions",
     "Option",
     "QueueOptions",
+    "Range",
     "ReadOptions",
     "Scope",
     "StreamOptions",

@@ -1,4 +1,4 @@
-"""Bounds of store time in the session's time zone, which only a running task knows."""
+"""Ranges of store time, and their bounds in the session's zone, which only a task knows."""
 
 from __future__ import annotations
 
@@ -18,8 +18,11 @@ if TYPE_CHECKING:
     from pyspark_rmqindex.options.shared import TimeOptions
 
 __all__ = [
+    "EVERYTHING",
     "EXECUTION_ID",
+    "NOTHING",
     "LocalBound",
+    "Range",
     "planned_bound",
     "sql_times",
     "system_zone",
@@ -36,6 +39,45 @@ _JAVA_VARIABLES = (
     "_JAVA_OPTIONS",
     "SPARK_SUBMIT_OPTS",
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A range of integers, both ends inclusive; None means no bound."""
+
+    low: int | None = None
+    high: int | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the range holds no integer."""
+        return self.low is not None and self.high is not None and self.low > self.high
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether the range holds every integer."""
+        return self.low is None and self.high is None
+
+    def __and__(self, other: Range) -> Range:
+        """Return the intersection."""
+        lows = [low for low in (self.low, other.low) if low is not None]
+        highs = [high for high in (self.high, other.high) if high is not None]
+        return Range(max(lows, default=None), min(highs, default=None))
+
+    def hull(self, other: Range) -> Range:
+        """Return the smallest range that holds both."""
+        if self.is_empty:
+            return other
+        if other.is_empty:
+            return self
+        return Range(
+            None if self.low is None or other.low is None else min(self.low, other.low),
+            None if self.high is None or other.high is None else max(self.high, other.high),
+        )
+
+
+EVERYTHING = Range()
+NOTHING = Range(1, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +100,8 @@ def planned_bound(bound: int | LocalTime | None, *, up: bool) -> int | LocalBoun
     return LocalBound(bound, None if zone is None else bound.in_zone(zone))
 
 
-def task_range(
-    begin: int | LocalBound | None, end: int | LocalBound | None
-) -> tuple[int | None, int | None]:
-    """Return the bounds of store time as epoch milliseconds, local ones in the session's zone."""
+def task_range(begin: int | LocalBound | None, end: int | LocalBound | None) -> Range:
+    """Return the store times as epoch milliseconds, local bounds in the session's zone."""
     low = _task_bound(begin, up=True) if isinstance(begin, LocalBound) else begin
     high = _task_bound(end, up=False) if isinstance(end, LocalBound) else end
     # Two times within one millisecond pass each other when they are rounded.
@@ -70,7 +110,7 @@ def task_range(
             f"option 'beginTimestamp': expected a time at or before 'endTimestamp', "
             f"{time_text(high * MILLISECOND)}, got {time_text(low * MILLISECOND)}"
         )
-    return low, high
+    return Range(low, high)
 
 
 def sql_times(given: Mapping[str, str]) -> dict[str, str]:

@@ -11,29 +11,23 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql.types import StructField, StructType
 
-from pyspark_rmqindex.log_lines import log_warning
 from pyspark_rmqindex.options import OPTIONS
 from rmqindex.storage import Location
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pyspark_rmqindex.options import ReadOptions
-
 __all__ = [
     "check_paths",
     "check_pushdown",
     "created_options",
-    "is_of_table",
     "relation_options",
     "stored_options",
     "with_options",
-    "without_pushdown",
 ]
 
 _METADATA = "rmqindex.options"
@@ -114,41 +108,6 @@ def relation_options(schema: StructType, given: Mapping[str, str]) -> dict[str, 
             "of another store. Create another table: CREATE TABLE .. USING .. OPTIONS (path '..')"
         )
     return stored | options
-
-
-def is_of_table(given: Mapping[str, str]) -> bool:
-    """Return whether ``table()`` made a relation, which then has a filter that is always pushed."""
-    return "relation" in {name.lower() for name in given}
-
-
-def without_pushdown(options: ReadOptions, raw: Mapping[str, str]) -> ReadOptions:
-    """Return the options of a scan that gives the rows of a relation with pushdown.
-
-    Spark 4.1 to 4.3 run a scan that pushes no filter with the plan of another scan of the relation,
-    and tell nobody. Only ``table()`` makes sure that every scan pushes one; so the plan of any
-    other relation has all rows.
-    """
-    if options.key_columns and options.commit_log is None:
-        raise ValueError(
-            "option 'pushdown': expected a CommitLog, or pyspark_rmqindex.table(), got "
-            "commitLog=none: on Spark 4.1 to 4.3 only table() can push WHERE down, so this "
-            "relation is scanned, and an IndexFile stores no texts. Write "
-            "pyspark_rmqindex.table(spark, path).createOrReplaceTempView('messages'), or give the "
-            "options topic and keys"
-        )
-    log_warning(
-        "option 'pushdown': without effect here, so that all entries are read; on Spark 4.1 to 4.3 "
-        "only pyspark_rmqindex.table() pushes WHERE down, and its createOrReplaceTempView() makes "
-        "a view of it; the options topic and keys look keys up in SQL alone"
-    )
-    unverified = options.unverified if "unverified" in raw else "error"
-    return replace(
-        options,
-        pushdown=False,
-        key_columns=True,
-        log=options.commit_log,
-        unverified=unverified if options.key_columns else "keep",
-    )
 
 
 def check_paths(paths: Sequence[str], *, created: bool = False) -> None:

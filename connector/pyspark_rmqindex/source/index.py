@@ -33,23 +33,11 @@ class DefaultSource(DataSource):
     """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
-        """Store the options; runs once for each ``load()``, and then the object is pickled.
-
-        So it also creates the pushdown state of a ``table()``, which all its plannings share where
-        Spark keeps one plan for all scans.
-        """
-        from pyspark_rmqindex.options import wants_pushdown
-        from pyspark_rmqindex.source.catalog import is_of_table
-        from pyspark_rmqindex.spark_version import plans_each_scan
+        """Store the options; runs once for each ``load()``, and then the object is pickled."""
+        from pyspark_rmqindex.read.plan_leak import new_relation_state
 
         super().__init__(options)
-        self._relation_state: str | None = None
-        if plans_each_scan():
-            return
-        if wants_pushdown(options) and is_of_table(options):
-            from pyspark_rmqindex.scan.pushdown import create_state
-
-            self._relation_state = create_state()
+        self._relation_state = new_relation_state(options)
 
     @classmethod
     def name(cls) -> str:
@@ -69,7 +57,7 @@ class DefaultSource(DataSource):
             check_pushdown_support("option 'pushdown'")
         options = schema_options(raw)
         if options.last_plan:
-            from pyspark_rmqindex.scan.plan_log import plan_schema
+            from pyspark_rmqindex.read.plan_log import plan_schema
 
             return plan_schema(raw)
         check_paths(options.paths, created=created is not None)
@@ -89,9 +77,11 @@ class DefaultSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of the requested columns."""
-        from pyspark_rmqindex.filters.literals import pass_distant_times
         from pyspark_rmqindex.options import read_options
-        from pyspark_rmqindex.scan.reader import IndexReader, PushdownReader
+        from pyspark_rmqindex.read.filters import pass_distant_times
+        from pyspark_rmqindex.read.plan_leak import is_of_table, without_pushdown
+        from pyspark_rmqindex.read.plan_leak_reader import SharedPlanReader
+        from pyspark_rmqindex.read.reader import IndexReader, PushdownReader
         from pyspark_rmqindex.schema import (
             check_columns,
             check_schema,
@@ -101,9 +91,7 @@ class DefaultSource(DataSource):
         from pyspark_rmqindex.source.catalog import (
             check_paths,
             check_pushdown,
-            is_of_table,
             relation_options,
-            without_pushdown,
         )
         from pyspark_rmqindex.spark_version import check_pushdown_support, plans_each_scan
 
@@ -113,7 +101,7 @@ class DefaultSource(DataSource):
         check_paths(options.paths)
         check_selected(schema, options.columns)
         if options.audit:
-            from pyspark_rmqindex.scan.audit import AuditReader
+            from pyspark_rmqindex.read.audit import AuditReader
 
             check_columns(schema, finding_schema())
             return AuditReader(options, schema)
@@ -123,12 +111,10 @@ class DefaultSource(DataSource):
         check_pushdown_support("option 'pushdown'")
         check_pushdown(schema, raw)
         if plans_each_scan():
-            from pyspark_rmqindex.scan.own_plan import OwnPlanReader
-
-            return OwnPlanReader(options, schema, raw)
+            return PushdownReader(options, schema, raw)
         if not is_of_table(raw):
             return IndexReader(without_pushdown(options, raw), schema, raw)
-        return PushdownReader(options, schema, raw, self._relation_state)
+        return SharedPlanReader(options, schema, raw, self._relation_state)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  (Spark's name)
         """Return the reader of a stream, which requires PySpark 4.2.

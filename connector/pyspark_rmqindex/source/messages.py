@@ -35,7 +35,7 @@ class MessageSource(DataSource):
         raw = dict(self.options) if created is None else created
         options = message_schema_options(raw)
         if options.last_plan:
-            from pyspark_rmqindex.scan.plan_log import plan_schema
+            from pyspark_rmqindex.read.plan_log import plan_schema
 
             return plan_schema(raw)
         check_paths(options.paths, created=created is not None)
@@ -48,10 +48,10 @@ class MessageSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of the requested columns."""
-        from pyspark_rmqindex.filters.literals import pass_distant_times
         from pyspark_rmqindex.messages.reader import MessageReader
         from pyspark_rmqindex.options import message_options
-        from pyspark_rmqindex.scan.plan_log import report_plan
+        from pyspark_rmqindex.read.filters import pass_distant_times
+        from pyspark_rmqindex.read.plan_log import report_plan
         from pyspark_rmqindex.schema import check_columns, check_selected, message_schema
         from pyspark_rmqindex.source.catalog import check_paths, relation_options
 

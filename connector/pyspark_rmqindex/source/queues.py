@@ -38,9 +38,9 @@ class QueueSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of the requested columns."""
-        from pyspark_rmqindex.filters.literals import pass_distant_times
         from pyspark_rmqindex.messages.queues import QueueReader
         from pyspark_rmqindex.options import queue_options
+        from pyspark_rmqindex.read.filters import pass_distant_times
         from pyspark_rmqindex.schema import check_columns, check_selected, queue_schema
         from pyspark_rmqindex.source.catalog import check_paths, relation_options
 

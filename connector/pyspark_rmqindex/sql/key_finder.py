@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from pyspark_rmqindex.files.slices import changed_error
 from pyspark_rmqindex.files.stores import store_of
-from pyspark_rmqindex.scan.planning import IndexPartition, Query
-from pyspark_rmqindex.scan.reader import IndexReader
+from pyspark_rmqindex.read.planning import IndexPartition, Query
+from pyspark_rmqindex.read.reader import IndexReader
 from rmqindex import Layout, RmqIndexError, index_key, key_hash
 from rmqindex.query import NO_LOG, VERIFIED, PointFile, PointLog
 from rmqindex.storage import FileChangedError
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from pyspark_rmqindex.files.slices import FileSlice
-    from pyspark_rmqindex.filters.filters import Range
-    from pyspark_rmqindex.options import ReadOptions
+    from pyspark_rmqindex.options import Range, ReadOptions
     from rmqindex.commitlog import PlannedLog
     from rmqindex.query import PointEntry
 

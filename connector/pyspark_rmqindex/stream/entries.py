@@ -21,7 +21,8 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from pyspark_rmqindex.log_lines import Warnings
-from pyspark_rmqindex.scan.reader import IndexReader, plan_files, wanted_by
+from pyspark_rmqindex.read.planning import plan_files, wanted_by
+from pyspark_rmqindex.read.reader import IndexReader
 from pyspark_rmqindex.stream.checkpoint import offsets_from_json, offsets_to_json
 from pyspark_rmqindex.stream.listing import Directories
 from pyspark_rmqindex.stream.offsets import (

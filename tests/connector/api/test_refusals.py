@@ -10,8 +10,8 @@ from pyspark.errors import AnalysisException
 
 import pyspark_rmqindex
 from kinds import sampled
-from pyspark_rmqindex.filters.refusals import Calls
 from pyspark_rmqindex.options import OPTIONS, scopes_of
+from pyspark_rmqindex.read.refusals import Calls
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "refusals.md"
 PATH = "/data/store"

@@ -19,14 +19,13 @@ from live_broker import LiveLog
 from pyspark_rmqcommitlog import DefaultSource as MessageSource
 from pyspark_rmqconsumequeue import DefaultSource as QueueSource
 from pyspark_rmqindex import DefaultSource as IndexSource
-from pyspark_rmqindex.filters.filters import EVERYTHING
 from pyspark_rmqindex.join.key_chunk import KeyColumns
 from pyspark_rmqindex.join.lookup import _list, _list_in_task, _ListingAnswer
 from pyspark_rmqindex.join.task import LookupTask
-from pyspark_rmqindex.options import read_options
-from pyspark_rmqindex.scan.pushdown import create_state
-from pyspark_rmqindex.scan.reader import PushdownReader
-from pyspark_rmqindex.scan.verification import MessageCheck
+from pyspark_rmqindex.options import EVERYTHING, read_options
+from pyspark_rmqindex.read.plan_leak import create_state
+from pyspark_rmqindex.read.plan_leak_reader import SharedPlanReader
+from pyspark_rmqindex.read.verification import MessageCheck
 from pyspark_rmqindex.schema import arrow_schema, full_schema
 from pyspark_rmqindex.sql.calls import plan_files_of
 from pyspark_rmqindex.sql.key_finder import KeyFinder
@@ -81,7 +80,7 @@ def planned_table(path, **options):
     checked = read_options(
         {"path": str(path), "commitLog": "auto", "pushdown": "true", **GEOMETRY, **options}
     )
-    reader = PushdownReader(checked, full_schema(keys=True, log=True), {}, create_state())
+    reader = SharedPlanReader(checked, full_schema(keys=True, log=True), {}, create_state())
     filters = [EqualTo(("topic",), TOPIC), In(("key",), tuple(KEYS))]
     reader.pushFilters([*filters, GreaterThanOrEqual(("position",), 1)])
     partitions = reader.partitions()

@@ -15,10 +15,9 @@ import pytest
 from pyspark.sql.types import StringType, StructField, StructType, TimestampType
 
 from pyspark_rmqindex.files.listing import list_slices
-from pyspark_rmqindex.filters.filters import EVERYTHING, Range
 from pyspark_rmqindex.join.key_chunk import KeyChunk, KeyColumns, Limits
 from pyspark_rmqindex.join.task import HOWS, LookupTask
-from pyspark_rmqindex.options import read_options
+from pyspark_rmqindex.options import EVERYTHING, Range, read_options
 from pyspark_rmqindex.schema import full_schema
 from rmqindex import (
     CorruptIndexError,

@@ -13,7 +13,7 @@ import pytest
 from pyspark_rmqindex.messages.plan import MessagePlan
 from pyspark_rmqindex.messages.reader import MessageReader
 from pyspark_rmqindex.options import message_options
-from pyspark_rmqindex.scan.plan_log import log_plan
+from pyspark_rmqindex.read.plan_log import log_plan
 from pyspark_rmqindex.schema import (
     MESSAGE_COLUMNS,
     check_selected,

@@ -8,6 +8,7 @@ import pytest
 from pyspark import TaskContext
 
 from pyspark_rmqindex.options import (
+    Range,
     message_options,
     message_stream_options,
     planned_bound,
@@ -80,8 +81,8 @@ def test_times_of_which_one_is_local_are_compared_in_the_task():
         pytest.raises(ValueError, match="expected a time at or before 'endTimestamp'"),
     ):
         task_range(begin, end)
-    assert task_range(5, 5) == (5, 5)
-    assert task_range(5, None) == (5, None)
+    assert task_range(5, 5) == Range(5, 5)
+    assert task_range(5, None) == Range(5, None)
 
 
 def test_seconds_are_refused_with_what_was_probably_meant():

@@ -8,8 +8,8 @@ from dataclasses import asdict
 import pytest
 
 from damage import DAMAGES, damaged
-from pyspark_rmqindex.scan.plan_log import ScanPlan, plan_from_schema, plan_schema, record_plan
-from pyspark_rmqindex.scan.pushdown import locked_state
+from pyspark_rmqindex.read.plan_leak import locked_state
+from pyspark_rmqindex.read.plan_log import ScanPlan, plan_from_schema, plan_schema, record_plan
 from pyspark_rmqindex.stream.checkpoint import offsets_from_json
 from pyspark_rmqindex.stream.commit import StreamBatch, commit_batch, staging_of
 from pyspark_rmqindex.stream.store_offset import StoreOffset

@@ -17,9 +17,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pyspark_rmqindex.filters.batches import MAX_ROWS, BatchBuilder, keep, merge
-from pyspark_rmqindex.filters.filters import NOTHING, Range
 from pyspark_rmqindex.messages.columns import as_timestamps
+from pyspark_rmqindex.options import NOTHING, Range
+from pyspark_rmqindex.read.batches import MAX_ROWS, BatchBuilder, keep, merge
 from pyspark_rmqindex.schema import arrow_schema, full_schema
 from rmqindex import CorruptIndexError
 from rmqindex.storage import Location

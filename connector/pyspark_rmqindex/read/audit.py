@@ -10,9 +10,8 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from pyspark_rmqindex.files.slices import as_planned
 from pyspark_rmqindex.files.stores import absolute_log
-from pyspark_rmqindex.filters.batches import check_not_null
 from pyspark_rmqindex.options import AUTO
-from pyspark_rmqindex.schema import arrow_schema
+from pyspark_rmqindex.schema import arrow_schema, check_not_null
 from rmqindex import CommitLog, RmqIndexError
 from rmqindex.audit import plan_audit, run_audit
 from rmqindex.store import Store, expand, has_pattern, is_index_name

@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, In
 
-from pyspark_rmqindex.filters.filters import MAX_PAIRS, Range, Wanted
-from pyspark_rmqindex.options import read_options
-from pyspark_rmqindex.scan import pushdown
-from pyspark_rmqindex.scan.plan_log import ScanPlan, plan_from_schema, plan_schema, record_plan
-from pyspark_rmqindex.scan.pushdown import (
+from pyspark_rmqindex.options import Range, read_options
+from pyspark_rmqindex.read import plan_leak, plan_log
+from pyspark_rmqindex.read.filters import MAX_PAIRS, Wanted
+from pyspark_rmqindex.read.plan_leak import (
     PlanId,
     create_state,
     is_on_cluster,
@@ -24,7 +23,8 @@ from pyspark_rmqindex.scan.pushdown import (
     relation_name,
     wanted_by_all,
 )
-from pyspark_rmqindex.scan.reader import PushdownReader
+from pyspark_rmqindex.read.plan_leak_reader import SharedPlanReader
+from pyspark_rmqindex.read.plan_log import ScanPlan, plan_from_schema, plan_schema, record_plan
 from pyspark_rmqindex.schema import full_schema
 from rmqindex import RmqIndexError
 
@@ -170,7 +170,7 @@ class Relation:
             What runs the plan, for these keys or for those of another query that Spark filters by.
         """
         options = read_options(self.options)
-        reader = PushdownReader(
+        reader = SharedPlanReader(
             options, full_schema(keys=True, log=options.has_log), self.options, self.state
         )
         bound = [EqualTo(("topic",), "TopicTest"), In(("key",), keys)]
@@ -286,12 +286,12 @@ class TestDirectory:
     def shared(self, tmp_path, monkeypatch):
         """A directory that all users write to."""
         monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
-        monkeypatch.setattr(pushdown, "gettempdir", lambda: str(tmp_path))
+        monkeypatch.setattr(plan_log, "gettempdir", lambda: str(tmp_path))
         return tmp_path
 
     def test_it_is_this_users_alone(self, shared):
         """Another user has another one."""
-        directory = pushdown.state_directory()
+        directory = plan_log.state_directory()
         assert directory == shared / f"rmqindex-{os.geteuid()}"
         assert directory.stat().st_mode & 0o777 == 0o700
         assert create_state().startswith(f"{directory}/")
@@ -314,7 +314,7 @@ class TestDirectory:
     def test_that_of_another_user_is_refused(self, shared, monkeypatch):
         """Whatever its mode."""
         mine = os.geteuid()
-        monkeypatch.setattr(pushdown.os, "geteuid", lambda: mine + 1)
+        monkeypatch.setattr(plan_log.os, "geteuid", lambda: mine + 1)
         (shared / f"rmqindex-{mine + 1}").mkdir(mode=0o700)
         with pytest.raises(RmqIndexError, match=f"only user {mine + 1} can write to, got drwx"):
             create_state()
@@ -331,7 +331,7 @@ class TestDirectory:
 
 def test_a_planning_that_never_ends_is_an_error_for_the_others(state, monkeypatch):
     """Nobody waits for ever for the lock of a process that has stopped."""
-    monkeypatch.setattr(pushdown, "_LOCK_WAIT_SECONDS", 0.05)
+    monkeypatch.setattr(plan_leak, "_LOCK_WAIT_SECONDS", 0.05)
     with (
         locked_state(state),
         pytest.raises(ValueError, match="another query of it has been planning for ten minutes"),

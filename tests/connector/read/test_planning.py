@@ -12,11 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_rmqindex.files.slices import FileSlice
-from pyspark_rmqindex.filters.batches import keep
-from pyspark_rmqindex.filters.filters import NOTHING, Range, Wanted
-from pyspark_rmqindex.options import read_options
-from pyspark_rmqindex.scan.planning import Packing, Query, apportion, matching_pairs, prune
-from pyspark_rmqindex.scan.reader import plan_files, wanted_by
+from pyspark_rmqindex.options import NOTHING, Range, read_options
+from pyspark_rmqindex.read.batches import keep
+from pyspark_rmqindex.read.filters import Wanted
+from pyspark_rmqindex.read.planning import (
+    Query,
+    apportion,
+    matching_pairs,
+    plan_files,
+    prune,
+    wanted_by,
+)
 from rmqindex import index_key, key_hash
 from rmqindex.indexfile.fingerprint import Fingerprint
 from rmqindex.query import may_hold
@@ -75,7 +81,7 @@ def test_nothing_wanted_reads_nothing():
 def test_a_scan_reads_every_entry_once_in_order(counts, max_bytes, open_bytes):
     """However the files are split and packed."""
     files = [a_file(count, name=str(n)) for n, count in enumerate(counts)]
-    partitions = apportion(files, Query(), Packing(max_bytes, open_bytes))
+    partitions = apportion(files, Query(), max_bytes, open_bytes)
     slices = [each for partition in partitions for each in partition.slices]
     for file in files:
         mine = [each for each in slices if each.path == file.path]
@@ -88,21 +94,21 @@ def test_a_scan_reads_every_entry_once_in_order(counts, max_bytes, open_bytes):
 
 def test_a_full_file_is_three_partitions_and_a_thousand_small_ones_are_two():
     """About 128 MB a partition, opening a local file counted as 128 KiB, and no small rest."""
-    packing = Packing(128 * 2**20, 2**17)
-    assert len(apportion([a_file(19_999_999)], Query(), packing)) == 3
-    parts = apportion([a_file(199)] * 1000, Query(pairs=(("t", "k"),)), packing)
+    packing = (128 * 2**20, 2**17)
+    assert len(apportion([a_file(19_999_999)], Query(), *packing)) == 3
+    parts = apportion([a_file(199)] * 1000, Query(pairs=(("t", "k"),)), *packing)
     assert [len(part.slices) for part in parts] == [500, 500]
 
 
 def test_a_lookup_packs_files_by_what_it_touches():
     """One key in a hundred full files is one task; many keys are several."""
-    packing = Packing(128 * 2**20, 2**17)
+    packing = (128 * 2**20, 2**17)
     files = [a_file(19_999_999)] * 100
-    assert len(apportion(files, Query(pairs=(("t", "k"),)), packing)) == 1
+    assert len(apportion(files, Query(pairs=(("t", "k"),)), *packing)) == 1
     many = tuple(("t", str(n)) for n in range(4096))
-    assert len(apportion(files, Query(pairs=many), packing)) == 50
-    assert len(apportion(files, Query(key_hashes=(1,)), packing)) == 1
-    assert all(each in files for each in apportion(files, Query(pairs=many), packing)[0].slices)
+    assert len(apportion(files, Query(pairs=many), *packing)) == 50
+    assert len(apportion(files, Query(key_hashes=(1,)), *packing)) == 1
+    assert all(each in files for each in apportion(files, Query(pairs=many), *packing)[0].slices)
 
 
 def test_pairs_are_kept_where_their_hash_is_asked_for():

@@ -106,7 +106,7 @@ class Calls:
             + _listed([("for any number of keys", self._joined)])
         )
 
-    def for_worn_out(self, count: int, most: int) -> str:
+    def for_pair_limit(self, count: int, most: int) -> str:
         """Return the refusal of a query on a ``table()`` that was asked for too many pairs."""
         ways = [("for the next ones", self.table), ("for all keys at once", self._joined)]
         return (

@@ -11,39 +11,62 @@ import itertools
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from pyspark_rmqindex.filters.literals import DistantTime
-from pyspark_rmqindex.filters.pushed import (
-    EqualNullSafe,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    IsNotNull,
-    IsNull,
-    LessThan,
-    LessThanOrEqual,
-    Not,
-    StringContains,
-    StringEndsWith,
-    StringStartsWith,
-)
-from pyspark_rmqindex.filters.refusals import Calls
+from pyspark.sql.variant_utils import VariantUtils
+
+from pyspark_rmqindex.options import EVERYTHING, NOTHING, Range
+from pyspark_rmqindex.read.refusals import Calls
 from rmqindex.layout import INT32_MAX
 from rmqindex.times import microseconds_of, to_milliseconds
+
+try:
+    from pyspark.sql.datasource import (
+        EqualNullSafe,
+        EqualTo,
+        Filter,
+        GreaterThan,
+        GreaterThanOrEqual,
+        In,
+        IsNotNull,
+        IsNull,
+        LessThan,
+        LessThanOrEqual,
+        Not,
+        StringContains,
+        StringEndsWith,
+        StringStartsWith,
+    )
+except ImportError:  # PySpark 4.0 pushes nothing: no value is ever an instance of these
+    globals().update(
+        (name, type(name, (), {}))
+        for name in (
+            "EqualNullSafe",
+            "EqualTo",
+            "Filter",
+            "GreaterThan",
+            "GreaterThanOrEqual",
+            "In",
+            "IsNotNull",
+            "IsNull",
+            "LessThan",
+            "LessThanOrEqual",
+            "Not",
+            "StringContains",
+            "StringEndsWith",
+            "StringStartsWith",
+        )
+    )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
 __all__ = [
-    "EVERYTHING",
     "MAX_PAIRS",
-    "NOTHING",
-    "Range",
+    "DistantTime",
     "Wanted",
     "column_of",
     "filter_text",
     "filters_to_wanted",
+    "pass_distant_times",
 ]
 
 # A relation's lookups fail beyond this many (topic, key) pairs: each planning repeats the pairs of
@@ -51,45 +74,6 @@ __all__ = [
 MAX_PAIRS = 4096
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """A range of integers, both ends inclusive; None means no bound."""
-
-    low: int | None = None
-    high: int | None = None
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether the range holds no integer."""
-        return self.low is not None and self.high is not None and self.low > self.high
-
-    @property
-    def is_everything(self) -> bool:
-        """Whether the range holds every integer."""
-        return self.low is None and self.high is None
-
-    def __and__(self, other: Range) -> Range:
-        """Return the intersection."""
-        lows = [low for low in (self.low, other.low) if low is not None]
-        highs = [high for high in (self.high, other.high) if high is not None]
-        return Range(max(lows, default=None), min(highs, default=None))
-
-    def hull(self, other: Range) -> Range:
-        """Return the smallest range that holds both."""
-        if self.is_empty:
-            return other
-        if other.is_empty:
-            return self
-        return Range(
-            None if self.low is None or other.low is None else min(self.low, other.low),
-            None if self.high is None or other.high is None else max(self.high, other.high),
-        )
-
-
-EVERYTHING = Range()
-NOTHING = Range(1, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,3 +281,49 @@ def _compare(filter_: Filter, around: Callable[[object], _Around | None]) -> Ran
         case _:
             found = None
     return found
+
+
+_READING = "_get_timestamp"
+_SIZE = 8  # bytes of a TIMESTAMP, after one byte for its type
+_BASE = dt.datetime(2000, 1, 1, tzinfo=dt.UTC)
+_CYCLE_YEARS, _CYCLE_MICROS = 400, 146_097 * 86_400 * 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class DistantTime:
+    """A TIMESTAMP outside the range of ``datetime``."""
+
+    microseconds: int
+
+    def __repr__(self) -> str:
+        """Return it as Spark writes it, in any year."""
+        cycles, rest = divmod(self.microseconds - microseconds_of(_BASE), _CYCLE_MICROS)
+        time = _BASE + dt.timedelta(microseconds=rest)
+        year = time.year + cycles * _CYCLE_YEARS
+        sign = "-" if year < 0 else "+" if year > dt.MAXYEAR else ""
+        return f"TIMESTAMP '{sign}{abs(year):04d}{time.strftime('-%m-%d %H:%M:%S.%f')} UTC'"
+
+
+def pass_distant_times() -> None:
+    """Make Spark pass a TIMESTAMP outside the years 1 to 9999 as a :class:`DistantTime`.
+
+    Before Spark calls ``pushFilters``, it converts each to a ``datetime``, which raises a bare
+    ``OverflowError`` for every data source, whether it takes filters or not; only the data source's
+    ``reader()`` runs before that in the planning process.
+    Nothing else changes there, and nothing at all if Spark decodes times in another way.
+    """
+    reading: Any = getattr(VariantUtils, _READING, None)
+    if reading is None or getattr(reading, "passes_distant_times", False):
+        return
+
+    def passed(value: bytes, pos: int, zone_id: str) -> dt.datetime | DistantTime:
+        try:
+            time: dt.datetime = reading(value, pos, zone_id)
+        except OverflowError:
+            return DistantTime(
+                int.from_bytes(value[pos + 1 : pos + 1 + _SIZE], "little", signed=True)
+            )
+        return time
+
+    passed.passes_distant_times = True  # type: ignore[attr-defined]
+    setattr(VariantUtils, _READING, staticmethod(passed))

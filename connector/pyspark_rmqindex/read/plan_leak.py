@@ -1,8 +1,8 @@
-"""The queries planned so far on one relation, in a small locked file on the driver's host.
+"""Gone with Spark 5.0: plans that cover each other, and the state of a relation that widens them.
 
 Spark 4.1 to 4.3 keep one plan for all scans of a relation, so that a scan may run with the plan of
 another.
-So each plan must also cover the rows of every earlier one.
+So each plan of a ``table()`` must also cover the rows of every earlier one.
 Planning processes are short-lived; therefore the earlier queries are kept in a file, one for each
 relation, which is created when ``load()`` creates the data source.
 
@@ -17,6 +17,9 @@ and raises if its files do not suffice for that.
 Tasks on other hosts do not see the marks; so on a cluster a planning is refused while another one
 of the relation is under way.
 No clock decides.
+
+To delete it: this module and :mod:`.plan_leak_reader`, ``plans_each_scan`` and its callers, the
+filter and the option ``relation`` of ``table()``, ``Calls.for_pair_limit`` and ``Wanted.widen``.
 """
 
 from __future__ import annotations
@@ -25,33 +28,43 @@ import contextlib
 import fcntl
 import json
 import os
-import stat
 import time
 import uuid
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import gettempdir
 from typing import TYPE_CHECKING
 
-from pyspark_rmqindex.filters.filters import MAX_PAIRS, Wanted
-from pyspark_rmqindex.filters.refusals import Calls
+from pyspark_rmqindex.log_lines import log_warning
+from pyspark_rmqindex.options import wants_pushdown
+from pyspark_rmqindex.read.filters import MAX_PAIRS, Wanted
+from pyspark_rmqindex.read.plan_log import state_directory
+from pyspark_rmqindex.read.refusals import Calls
+from pyspark_rmqindex.spark_version import plans_each_scan
 from rmqindex import RmqIndexError
 from rmqindex.ownfiles import RecordKind, from_json, to_json, write_own
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from pyspark_rmqindex.options import ReadOptions
+
 
 __all__ = [
+    "BUILT_IN_FILTER",
     "PlanId",
     "RelationState",
     "create_state",
+    "is_of_table",
     "is_on_cluster",
     "locked_state",
+    "new_relation_state",
     "relation_name",
-    "state_directory",
     "wanted_by_all",
+    "without_pushdown",
 ]
+
+# Always true, and pushable: it makes Spark plan every scan anew instead of reusing an older plan.
+BUILT_IN_FILTER = "position >= 1"
 
 _LOCK_WAIT_SECONDS = 600.0
 _POLL_SECONDS = 0.005
@@ -60,8 +73,6 @@ _MISSING = (
     "the record of this table()'s earlier queries is not at {path}: {error}. Without it, answers "
     "could be incomplete; make a fresh table()"
 )
-
-
 _CLUSTER = "cluster-"
 _AT_ONCE = (
     "table(): two of its queries were planned at the same time, so that Spark may have given one "
@@ -107,26 +118,6 @@ _STATE = RecordKind(
 )
 
 
-def state_directory() -> Path:
-    """Return the directory in which planning processes share state, and create it if missing.
-
-    It is Spark's local directory, which Spark deletes with the application.
-    If Spark names none, it is a directory that only this user may write to, in the temp directory.
-    """
-    first = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
-    user = os.geteuid()
-    directory = Path(first) / "rmqindex" if first else Path(gettempdir()) / f"rmqindex-{user}"
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    status = directory.lstat()
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != user or status.st_mode & 0o022:
-        raise RmqIndexError(
-            f"{directory}: expected a directory that only user {user} can write to, got "
-            f"{stat.filemode(status.st_mode)} of user {status.st_uid}; remove it, or name another "
-            "place with spark.local.dir"
-        )
-    return directory
-
-
 def relation_name(master: str) -> str:
     """Return a name for a new relation, which says whether its tasks may run on other hosts."""
     return ("" if master.startswith("local") else _CLUSTER) + uuid.uuid4().hex
@@ -135,6 +126,13 @@ def relation_name(master: str) -> str:
 def is_on_cluster(options: Mapping[str, str]) -> bool:
     """Return whether the tasks of a relation may run on other hosts than the one that plans."""
     return options.get("relation", "").startswith(_CLUSTER)
+
+
+def new_relation_state(options: Mapping[str, str]) -> str | None:
+    """Create the state of a new ``table()`` where Spark keeps one plan for all its scans."""
+    if plans_each_scan() or not (wants_pushdown(options) and is_of_table(options)):
+        return None
+    return create_state()
 
 
 def create_state() -> str:
@@ -158,7 +156,7 @@ class RelationState:
         widened = wanted if self.wanted is None else self.wanted.widen(wanted)
         if widened.pairs is not None and len(widened.pairs) > MAX_PAIRS:
             calls = calls or Calls()
-            raise ValueError(calls.for_worn_out(len(widened.pairs), MAX_PAIRS))
+            raise ValueError(calls.for_pair_limit(len(widened.pairs), MAX_PAIRS))
         if widened.key_hashes is not None and len(widened.key_hashes) > MAX_PAIRS:
             # Reading everything is also correct, only slower.
             widened = replace(widened, pairs=None, key_hashes=None)
@@ -283,3 +281,38 @@ def wanted_by_all(path: str, plan: PlanId) -> Wanted | None:
 
 def _mark(path: str, generation: int, word: str) -> Path:
     return Path(f"{path}.{generation}.{word}")
+
+
+def is_of_table(given: Mapping[str, str]) -> bool:
+    """Return whether ``table()`` made a relation, which then has a filter that is always pushed."""
+    return "relation" in {name.lower() for name in given}
+
+
+def without_pushdown(options: ReadOptions, raw: Mapping[str, str]) -> ReadOptions:
+    """Return the options of a scan that gives the rows of a relation with pushdown.
+
+    Spark 4.1 to 4.3 run a scan that pushes no filter with the plan of another scan of the relation,
+    and tell nobody. Only ``table()`` makes sure that every scan pushes one; so the plan of any
+    other relation has all rows.
+    """
+    if options.key_columns and options.commit_log is None:
+        raise ValueError(
+            "option 'pushdown': expected a CommitLog, or pyspark_rmqindex.table(), got "
+            "commitLog=none: on Spark 4.1 to 4.3 only table() can push WHERE down, so this "
+            "relation is scanned, and an IndexFile stores no texts. Write "
+            "pyspark_rmqindex.table(spark, path).createOrReplaceTempView('messages'), or give the "
+            "options topic and keys"
+        )
+    log_warning(
+        "option 'pushdown': without effect here, so that all entries are read; on Spark 4.1 to 4.3 "
+        "only pyspark_rmqindex.table() pushes WHERE down, and its createOrReplaceTempView() makes "
+        "a view of it; the options topic and keys look keys up in SQL alone"
+    )
+    unverified = options.unverified if "unverified" in raw else "error"
+    return replace(
+        options,
+        pushdown=False,
+        key_columns=True,
+        log=options.commit_log,
+        unverified=unverified if options.key_columns else "keep",
+    )

@@ -21,10 +21,10 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from pyspark_rmqindex.filters.filters import MAX_PAIRS
-from pyspark_rmqindex.scan.own_plan import OwnPlanReader
-from pyspark_rmqindex.scan.pushdown import state_directory
-from pyspark_rmqindex.scan.reader import IndexReader, PushdownReader
+from pyspark_rmqindex.read.filters import MAX_PAIRS
+from pyspark_rmqindex.read.plan_leak_reader import SharedPlanReader
+from pyspark_rmqindex.read.plan_log import state_directory
+from pyspark_rmqindex.read.reader import IndexReader, PushdownReader
 from pyspark_rmqindex.source.index import DefaultSource
 from pyspark_rmqindex.source.messages import MessageSource
 from pyspark_rmqindex.source.queues import QueueSource
@@ -155,7 +155,7 @@ def test_a_reader_that_is_asked_twice_answers_the_same(new_spark):  # noqa: ARG0
     """The second answer replaces the first, and adds nothing to it."""
     source = DefaultSource({"path": STORE, "pushdown": "true", "relation": "one"})
     reader = source.reader(source.schema())
-    assert isinstance(reader, OwnPlanReader)
+    assert isinstance(reader, PushdownReader)
     assert list(reader.pushFilters(key("a"))) == key("a")
     assert list(reader.pushFilters(key("order-49"))) == key("order-49")
     (once,) = reader.partitions()
@@ -185,7 +185,7 @@ def test_only_a_spark_with_both_marks_plans_each_scan(monkeypatch, tmp_path, num
     own = has_limit and number == "5.0.0"
     assert plans_each_scan() == own
     source = DefaultSource({"path": STORE, "pushdown": "true", "relation": "one"})
-    assert type(source.reader(source.schema())) is (OwnPlanReader if own else PushdownReader)
+    assert type(source.reader(source.schema())) is (PushdownReader if own else SharedPlanReader)
 
 
 @pytest.mark.parametrize("source", [DefaultSource, MessageSource, QueueSource])

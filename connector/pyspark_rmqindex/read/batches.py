@@ -8,8 +8,14 @@ import numpy as np
 import pyarrow as pa
 
 from pyspark_rmqindex.files.stores import store_of
-from pyspark_rmqindex.schema import ENTRY_COLUMNS, KEY_COLUMNS, STORE_COLUMN, arrow_schema
-from rmqindex import CorruptIndexError, RmqIndexError
+from pyspark_rmqindex.schema import (
+    ENTRY_COLUMNS,
+    KEY_COLUMNS,
+    STORE_COLUMN,
+    arrow_schema,
+    check_not_null,
+)
+from rmqindex import CorruptIndexError
 from rmqindex.layout import BEGIN_TIMESTAMP_OFFSET
 from rmqindex.storage import path_text
 from rmqindex.times import LAST_MILLISECOND, to_microseconds
@@ -20,10 +26,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyspark.sql.types import StructType
 
-    from pyspark_rmqindex.filters.filters import Range
+    from pyspark_rmqindex.options import Range
     from rmqindex.storage import Location
 
-__all__ = ["MAX_ROWS", "BatchBuilder", "check_not_null", "concatenate", "keep", "merge"]
+__all__ = ["MAX_ROWS", "BatchBuilder", "concatenate", "keep", "merge"]
 
 # The most rows in a batch; larger batches do not fit into the processor's cache.
 MAX_ROWS = 65_536
@@ -67,7 +73,7 @@ class BatchBuilder:
                 array = self._repeat(name, file_path, entries.num_rows)
             elif name == STORE_COLUMN:
                 array = self._repeat(name, store_of(file_path), entries.num_rows)
-            elif keys is not None and name in KEY_COLUMNS:
+            elif keys and name in KEY_COLUMNS:
                 array = keys[name]
             elif name == _STORE_TIMESTAMP:
                 array = _to_timestamps(entries.column(name), file_path, field.type)
@@ -98,15 +104,6 @@ def _to_timestamps(milliseconds: pa.Array, file_path: str, type_: pa.DataType) -
             int(values[np.flatnonzero(beyond)[0]]),
         )
     return pa.array(micros).view(type_)
-
-
-def check_not_null(schema: pa.Schema, arrays: Sequence[pa.Array]) -> None:
-    """Raise if a column that the requested schema declares NOT NULL holds NULL."""
-    for field, array in zip(schema, arrays, strict=True):
-        if not field.nullable and array.null_count:
-            raise RmqIndexError(
-                f"column {field.name!r}: expected values, as the schema says NOT NULL, got NULL"
-            )
 
 
 def keep(entries: pa.RecordBatch, ranges: dict[str, Range]) -> Iterator[pa.RecordBatch]:

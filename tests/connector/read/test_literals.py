@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql.variant_utils import VariantUtils
 
-from pyspark_rmqindex.filters.literals import DistantTime, pass_distant_times
+from pyspark_rmqindex.read.filters import DistantTime, pass_distant_times
 
 READING = "_get_timestamp"
 SECOND = 1_000_000

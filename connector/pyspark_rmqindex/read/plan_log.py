@@ -10,20 +10,21 @@ import hashlib
 import json
 import logging
 import os
+import stat
 from dataclasses import astuple, dataclass
+from pathlib import Path
+from tempfile import gettempdir
 from typing import TYPE_CHECKING
 
 from pyspark.sql.types import StringType, StructField, StructType
 
 from pyspark_rmqindex.log_lines import log_warning, write_line
 from pyspark_rmqindex.messages.plan import MessagePlan
-from pyspark_rmqindex.scan.pushdown import state_directory
 from rmqindex import RmqIndexError
 from rmqindex.ownfiles import RecordKind, from_json, to_json, write_own
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from rmqindex.ownfiles import Fields
 
@@ -35,6 +36,7 @@ __all__ = [
     "plan_schema",
     "record_plan",
     "report_plan",
+    "state_directory",
 ]
 
 # Longer lists are cut in the log line.
@@ -105,6 +107,26 @@ def _count_text(values: tuple[object, ...], one: str, many: str = "") -> str:
     shown = ", ".join(str(value) for value in values[:_SHOWN])
     more = ", .." if len(values) > _SHOWN else ""
     return f"{len(values)} {one if len(values) == 1 else many or one + 's'} [{shown}{more}]"
+
+
+def state_directory() -> Path:
+    """Return the directory in which planning processes share state, and create it if missing.
+
+    It is Spark's local directory, which Spark deletes with the application.
+    If Spark names none, it is a directory that only this user may write to, in the temp directory.
+    """
+    first = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
+    user = os.geteuid()
+    directory = Path(first) / "rmqindex" if first else Path(gettempdir()) / f"rmqindex-{user}"
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    status = directory.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != user or status.st_mode & 0o022:
+        raise RmqIndexError(
+            f"{directory}: expected a directory that only user {user} can write to, got "
+            f"{stat.filemode(status.st_mode)} of user {status.st_uid}; remove it, or name another "
+            "place with spark.local.dir"
+        )
+    return directory
 
 
 def _record_path(options: Mapping[str, str]) -> Path:

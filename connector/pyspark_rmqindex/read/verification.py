@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 
 from pyspark_rmqindex.log_lines import Warnings
 from pyspark_rmqindex.messages.columns import BODY_ADVICE, Messages, ensure_fits, log_columns
-from pyspark_rmqindex.schema import EXTRA_MESSAGE_COLUMNS, MATCH_COLUMN
+from pyspark_rmqindex.read.batches import keep
+from pyspark_rmqindex.schema import EXTRA_MESSAGE_COLUMNS, KEY_COLUMNS, MATCH_COLUMN
 from rmqindex import RmqIndexError
 from rmqindex.commitlog import BODY_TEXT, PlannedLogs, bad_body, in_halves
 from rmqindex.query import MATCH_CODES, NO_LOG, VERIFIED, SearchedFile, Verifier, pairs_kept
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark_rmqindex.files.slices import FileSlice
-    from pyspark_rmqindex.options import ReadOptions
+    from pyspark_rmqindex.options import Range, ReadOptions
     from rmqindex import CommitLog, IndexFile
     from rmqindex.query import Comparison
 
@@ -54,6 +55,20 @@ class MessageCheck:
             strict=options.mode == "FAILFAST",
             max_body_size=options.max_body_size,
         )
+
+    def matches(
+        self, file: IndexFile, file_slice: FileSlice, entries: pa.RecordBatch, times: Range
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the entries that match their keys and times, with the columns of their messages.
+
+        Those that were looked up have the columns ``bound_topic`` and ``bound_key``.
+        """
+        # The time that counts is the message's: an index of another history has others.
+        ranges = {} if times.is_everything else {"store_timestamp": times}
+        for checked in self.check(file, file_slice, entries):
+            batch = _bound(checked) if "bound_key" in checked.schema.names else checked
+            for within in keep(batch, ranges):
+                yield handle_unverified(within, file_slice, self._options)
 
     def check(
         self, file: IndexFile, file_slice: FileSlice, entries: pa.RecordBatch
@@ -142,6 +157,15 @@ class MessageCheck:
                 ensure_fits(array, np.where(verified, rows, -1))
             columns[field.name] = array.take(taken)
         return _with_columns(entries, columns)
+
+
+def _bound(checked: pa.RecordBatch) -> pa.RecordBatch:
+    """Drop hash collisions, and show the keys that were looked up."""
+    entries = of_keys(checked, (checked.column("bound_topic"), checked.column("bound_key")))
+    columns = dict(zip(entries.schema.names, entries.columns, strict=True))
+    for name in KEY_COLUMNS:
+        columns[name] = columns.pop(f"bound_{name}")
+    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 
 def of_keys(checked: pa.RecordBatch, asked: tuple[pa.Array, pa.Array]) -> pa.RecordBatch:

@@ -10,8 +10,9 @@ from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual
 import rmqindex
 from log_reads import counted_log_reads
 from pyspark_rmqindex.options import read_options
-from pyspark_rmqindex.scan.pushdown import create_state
-from pyspark_rmqindex.scan.reader import IndexReader, PushdownReader
+from pyspark_rmqindex.read.plan_leak import create_state
+from pyspark_rmqindex.read.plan_leak_reader import SharedPlanReader
+from pyspark_rmqindex.read.reader import IndexReader
 from pyspark_rmqindex.schema import full_schema
 
 SAMPLE = rmqindex.sample_store()
@@ -99,7 +100,7 @@ def test_a_plan_reads_no_message(store, tmp_path, monkeypatch):
     with counted_log_reads() as reads:
         assert IndexReader(options, schema, given).partitions()
         table = {"path": str(store), "commitLog": "auto"}
-        reader = PushdownReader(read_options(table), schema, table, create_state())
+        reader = SharedPlanReader(read_options(table), schema, table, create_state())
         bound = [EqualTo(("topic",), "TopicTest"), EqualTo(("key",), "order-49")]
         reader.pushFilters([*bound, GreaterThanOrEqual(("position",), 1)])
         assert reader.partitions()

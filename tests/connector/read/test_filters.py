@@ -21,16 +21,15 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from pyspark_rmqindex.filters.filters import (
+from pyspark_rmqindex.options import NOTHING, Range
+from pyspark_rmqindex.read.filters import (
     MAX_PAIRS,
-    NOTHING,
-    Range,
     Wanted,
     column_of,
     filter_text,
     filters_to_wanted,
 )
-from pyspark_rmqindex.filters.refusals import Calls
+from pyspark_rmqindex.read.refusals import Calls
 from rmqindex.ownfiles import from_json, to_json
 
 TOPIC, KEY, HASH = ("topic",), ("key",), ("key_hash",)

@@ -10,7 +10,7 @@ from pyspark.sql.types import LongType, StringType, StructType
 import rmqindex
 from engines import RECORDED_STORES
 from pyspark_rmqindex.options import read_options
-from pyspark_rmqindex.scan.audit import AuditReader
+from pyspark_rmqindex.read.audit import AuditReader
 from recorded import STORE_KINDS
 from rmqindex.audit.queue_rules import QUEUE_RULES
 
