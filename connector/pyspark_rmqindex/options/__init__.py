@@ -7,7 +7,7 @@ The functions turn the options that Spark passes into one of these dataclasses, 
 """
 
 from pyspark_rmqindex.options.kinds import AUTO, COLUMNS, Option, Scope
-from pyspark_rmqindex.options.messages import MessageOptions, QueueOptions
+from pyspark_rmqindex.options.messages import MessageOptions, MessageStreamOptions, QueueOptions
 from pyspark_rmqindex.options.parse import (
     OPTIONS,
     message_options,
@@ -22,8 +22,7 @@ from pyspark_rmqindex.options.parse import (
     stream_options,
     wants_pushdown,
 )
-from pyspark_rmqindex.options.read import ReadOptions, Unverified
-from pyspark_rmqindex.options.stream import MessageStreamOptions, StreamOptions
+from pyspark_rmqindex.options.read import ReadOptions, StreamOptions, Unverified
 from pyspark_rmqindex.options.times import (
     EVERYTHING,
     EXECUTION_ID,

@@ -1,19 +1,24 @@
-"""The options of loads of messages and of ConsumeQueues."""
+"""The options of loads and streams of messages, and of loads of ConsumeQueues."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyspark_rmqindex.options.kinds import NAMES, QUEUES, integer, option
-from pyspark_rmqindex.options.shared import NO_TOPIC, TOPIC_DOC, InputOptions, RecordOptions
-from pyspark_rmqindex.options.storage import S3Options
+from pyspark_rmqindex.options.kinds import NAMES, QUEUES, SIZE, integer, option
+from pyspark_rmqindex.options.shared import (
+    NO_TOPIC,
+    TOPIC_DOC,
+    FollowOptions,
+    InputOptions,
+    RecordOptions,
+)
 from rmqindex.layout import INT64_MAX
 
-__all__ = ["MessageOptions", "QueueOptions"]
+__all__ = ["MessageOptions", "MessageStreamOptions", "QueueOptions"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MessageOptions(S3Options, RecordOptions):
+class MessageOptions(RecordOptions):
     """What to read from a CommitLog, and how."""
 
     topics: tuple[str, ...] | None = option("topic", NAMES, TOPIC_DOC, default_doc=NO_TOPIC)
@@ -64,5 +69,24 @@ class MessageOptions(S3Options, RecordOptions):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueueOptions(S3Options, InputOptions):
+class MessageStreamOptions(FollowOptions, MessageOptions):
+    """How to read a stream of messages."""
+
+    max_messages: int | None = option(
+        "maxMessagesPerTrigger",
+        integer(1, INT64_MAX),
+        "How many messages a batch of a stream holds at most, in each store.",
+        default_doc="all that are there",
+    )
+    max_bytes: int | None = option(
+        "maxBytesPerTrigger",
+        SIZE,
+        "How many bytes of the CommitLog a batch of a stream holds at most, in each store; at "
+        "least one message.",
+        default_doc="all that are there",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueOptions(InputOptions):
     """Which ConsumeQueues to read, and how."""

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark_rmqindex.options.foreign import advice_on
 from pyspark_rmqindex.options.kinds import options_of
-from pyspark_rmqindex.options.messages import MessageOptions, QueueOptions
-from pyspark_rmqindex.options.read import ReadOptions
-from pyspark_rmqindex.options.storage import S3Options
-from pyspark_rmqindex.options.stream import MessageStreamOptions, StreamOptions
+from pyspark_rmqindex.options.messages import MessageOptions, MessageStreamOptions, QueueOptions
+from pyspark_rmqindex.options.read import ReadOptions, StreamOptions
+from pyspark_rmqindex.options.shared import S3Options
 from pyspark_rmqindex.options.write import WriteOptions
 from rmqindex.arguments import is_int
 from rmqindex.times import TimeUnitError

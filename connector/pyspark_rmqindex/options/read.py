@@ -15,14 +15,21 @@ from pyspark_rmqindex.options.kinds import (
     TEXT,
     TEXTS,
     choice,
+    integer,
     option,
     options_of,
 )
-from pyspark_rmqindex.options.shared import NO_TOPIC, TOPIC_DOC, GeometryOptions, RecordOptions
-from pyspark_rmqindex.options.storage import S3Options
+from pyspark_rmqindex.options.shared import (
+    NO_TOPIC,
+    TOPIC_DOC,
+    FollowOptions,
+    GeometryOptions,
+    RecordOptions,
+)
+from rmqindex.layout import INT32_MAX, INT64_MAX
 from rmqindex.times import LocalTime
 
-__all__ = ["ReadOptions", "Unverified"]
+__all__ = ["ReadOptions", "StreamOptions", "Unverified"]
 
 Unverified = Literal["keep", "drop", "error"]
 
@@ -42,7 +49,7 @@ _NOT_WITH_AUDIT = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadOptions(GeometryOptions, S3Options, RecordOptions):
+class ReadOptions(GeometryOptions, RecordOptions):
     """What to read from IndexFiles, and how."""
 
     topic: str | None = option(
@@ -231,6 +238,33 @@ class ReadOptions(GeometryOptions, S3Options, RecordOptions):
         if self.store_column is None:
             return self.recursive or self.may_find_stores
         return self.store_column
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamOptions(FollowOptions, ReadOptions):
+    """How to read a stream of entries."""
+
+    max_entries: int | None = option(
+        "maxEntriesPerTrigger",
+        integer(1, INT64_MAX),
+        "How many entries a batch of a stream holds at most, over all stores together.",
+        default_doc="all that are there",
+    )
+    max_files: int | None = option(
+        "maxFilesPerTrigger",
+        integer(1, INT32_MAX),
+        "From how many files a batch of a stream reads at most, over all stores together.",
+        default_doc="all that are there",
+    )
+
+    def __post_init__(self) -> None:
+        """Check the options against each other."""
+        if self.starting_position not in {"earliest", "latest"}:
+            raise ValueError(
+                f"option 'startingPosition': expected earliest or latest for the format rmqindex, "
+                f"got {self.starting_position}"
+            )
+        ReadOptions.__post_init__(self)
 
 
 def _name(field: str) -> str:

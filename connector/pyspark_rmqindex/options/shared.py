@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -10,9 +9,12 @@ from pyspark_rmqindex.options.kinds import (
     BODY_SIZE,
     BOOLEAN,
     COLUMNS,
+    DURATION,
     PATH,
     PATHS,
+    POSITION,
     SIZE,
+    SOME_TEXT,
     TIME,
     ZONE,
     choice,
@@ -22,22 +24,29 @@ from pyspark_rmqindex.options.kinds import (
 from rmqindex import Layout
 from rmqindex.layout import INT32_MAX
 from rmqindex.record import MAX_BODY_SIZE
+from rmqindex.storage import (
+    DEFAULT_ATTEMPTS,
+    DEFAULT_CONNECT_TIMEOUT,
+    DEFAULT_REQUEST_TIMEOUT,
+    S3Settings,
+    Storage,
+)
 from rmqindex.store import has_pattern
 from rmqindex.times import LocalTime, time_text
 
 if TYPE_CHECKING:
     from rmqindex.indexfile import Mode
-    from rmqindex.storage import Location, Storage
+    from rmqindex.storage import Location
 
 __all__ = [
     "NO_TOPIC",
     "TOPIC_DOC",
+    "FollowOptions",
     "GeometryOptions",
     "InputOptions",
     "PathOption",
-    "PlanOptions",
     "RecordOptions",
-    "TimeOptions",
+    "S3Options",
     "ZoneOption",
 ]
 
@@ -50,8 +59,102 @@ TOPIC_DOC = (
 NO_TOPIC = "no lookup: the entries are scanned; messages of every topic"
 
 
+_MILLISECONDS = 1000
+
+
 @dataclass(frozen=True, kw_only=True)
-class PathOption:
+class S3Options:
+    """How to reach S3, under Hadoop's names."""
+
+    __slots__ = ()
+
+    s3_endpoint: str | None = option(
+        "fs.s3a.endpoint",
+        SOME_TEXT.rename("host and port, or URL"),
+        "S3 of another maker than AWS: where it is, such as `http://minio:9000`. This and the "
+        "following are Hadoop's names, so that one set of options serves Spark's own sources, too.",
+        default_doc="the environment's `AWS_ENDPOINT_URL_S3` or `AWS_ENDPOINT_URL`, else AWS",
+    )
+    s3_region: str | None = option(
+        "fs.s3a.endpoint.region",
+        SOME_TEXT,
+        "The region of the bucket.",
+        default_doc="the environment's `AWS_REGION` or `AWS_DEFAULT_REGION`, else found out",
+    )
+    s3_access_key: str | None = option(
+        "fs.s3a.access.key",
+        SOME_TEXT,
+        "The id of the key for S3. No error, plan or log shows this and the next two.",
+        default_doc="what AWS's own tools find: the environment's `AWS_ACCESS_KEY_ID`, "
+        "`~/.aws`, the instance's role",
+        secret=True,
+    )
+    s3_secret_key: str | None = option(
+        "fs.s3a.secret.key",
+        SOME_TEXT,
+        "The key for S3, together with its id.",
+        default_doc="as `fs.s3a.access.key`",
+        secret=True,
+    )
+    s3_session_token: str | None = option(
+        "fs.s3a.session.token",
+        SOME_TEXT,
+        "The token that belongs to a temporary key.",
+        default_doc="none where the key is given, else as `fs.s3a.access.key`",
+        secret=True,
+    )
+    s3_ssl: bool | None = option(
+        "fs.s3a.connection.ssl.enabled",
+        BOOLEAN,
+        "Whether connections to S3 are encrypted, where the endpoint is no URL.",
+        default_doc="`true`",
+    )
+    s3_path_style: bool | None = option(
+        "fs.s3a.path.style.access",
+        BOOLEAN,
+        "Whether a bucket is named in the path, not in the host name.",
+        default_doc="`true` with an endpoint, else `false`",
+    )
+    s3_attempts: int = option(
+        "fs.s3a.attempts.maximum",
+        integer(1, 100),
+        "How often a request to S3 is sent at most, before its failure is an error.",
+        default=str(DEFAULT_ATTEMPTS),
+    )
+    s3_connect_timeout: int = option(
+        "fs.s3a.connection.establish.timeout",
+        DURATION,
+        "How long a connection to S3 may take, such as `5s`; then the request is sent again.",
+        default=f"{DEFAULT_CONNECT_TIMEOUT:g}s",
+    )
+    s3_request_timeout: int = option(
+        "fs.s3a.connection.timeout",
+        DURATION,
+        "How long a request to S3 may stand still, such as `30s`; then it is sent again. Whole "
+        "seconds count, at least one.",
+        default=f"{DEFAULT_REQUEST_TIMEOUT:g}s",
+    )
+
+    @property
+    def storage(self) -> Storage:
+        """How to reach the paths."""
+        s3 = S3Settings(
+            endpoint=self.s3_endpoint,
+            region=self.s3_region,
+            access_key=self.s3_access_key,
+            secret_key=self.s3_secret_key,
+            session_token=self.s3_session_token,
+            ssl=self.s3_ssl,
+            path_style=self.s3_path_style,
+            attempts=self.s3_attempts,
+            connect_timeout=self.s3_connect_timeout / _MILLISECONDS,
+            request_timeout=self.s3_request_timeout / _MILLISECONDS,
+        )
+        return Storage(s3)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PathOption(S3Options):
     """The path to read or write."""
 
     __slots__ = ()
@@ -68,11 +171,6 @@ class PathOption:
         "`rmqconsumequeue`: a store root, its `consumequeue` directory, or one below; no patterns.",
         default_doc="must be given, here or in `load()` or `save()`",
     )
-
-    @property
-    @abstractmethod
-    def storage(self) -> Storage:
-        """How to reach the path."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,8 +251,8 @@ class ZoneOption:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TimeOptions(ZoneOption):
-    """The range of store times to read."""
+class RecordOptions(ZoneOption, InputOptions, PlanOptions):
+    """How to read entries and messages."""
 
     __slots__ = ()
 
@@ -174,44 +272,6 @@ class TimeOptions(ZoneOption):
         "Only entries, or messages, stored at this time or earlier; written as `beginTimestamp`.",
         default_doc="no upper bound",
     )
-
-    def __post_init__(self) -> None:
-        """Check the two times against each other; those of unlike kinds only a task can compare."""
-        begin, end = self.begin, self.end
-        if isinstance(begin, int) and isinstance(end, int):
-            is_reversed, first, last = begin > end, time_text(begin), time_text(end)
-        elif isinstance(begin, LocalTime) and isinstance(end, LocalTime):
-            is_reversed, first, last = begin.micros > end.micros, begin.text, end.text
-        else:
-            return
-        if is_reversed:
-            raise ValueError(
-                f"option 'beginTimestamp': expected a time at or before 'endTimestamp', {last}, "
-                f"got {first}"
-            )
-
-    @property
-    def begin(self) -> int | LocalTime | None:
-        """The first time: epoch microseconds, or local if only a task knows the zone."""
-        return self._in_zone(self.begin_timestamp)
-
-    @property
-    def end(self) -> int | LocalTime | None:
-        """The last time; as :attr:`begin`."""
-        return self._in_zone(self.end_timestamp)
-
-    def _in_zone(self, time: int | LocalTime | None) -> int | LocalTime | None:
-        if self.time_zone is None or not isinstance(time, LocalTime):
-            return time
-        return time.in_zone(self.time_zone)
-
-
-@dataclass(frozen=True, kw_only=True)
-class RecordOptions(TimeOptions, InputOptions, PlanOptions):
-    """How to read entries and messages."""
-
-    __slots__ = ()
-
     mode: Mode = option(
         "mode",
         choice("FAILFAST", "DROPMALFORMED"),
@@ -255,6 +315,36 @@ class RecordOptions(TimeOptions, InputOptions, PlanOptions):
         "raised it.",
         default=str(MAX_BODY_SIZE),
     )
+
+    def __post_init__(self) -> None:
+        """Check the two times against each other; those of unlike kinds only a task can compare."""
+        begin, end = self.begin, self.end
+        if isinstance(begin, int) and isinstance(end, int):
+            is_reversed, first, last = begin > end, time_text(begin), time_text(end)
+        elif isinstance(begin, LocalTime) and isinstance(end, LocalTime):
+            is_reversed, first, last = begin.micros > end.micros, begin.text, end.text
+        else:
+            return
+        if is_reversed:
+            raise ValueError(
+                f"option 'beginTimestamp': expected a time at or before 'endTimestamp', {last}, "
+                f"got {first}"
+            )
+
+    @property
+    def begin(self) -> int | LocalTime | None:
+        """The first time: epoch microseconds, or local if only a task knows the zone."""
+        return self._in_zone(self.begin_timestamp)
+
+    @property
+    def end(self) -> int | LocalTime | None:
+        """The last time; as :attr:`begin`."""
+        return self._in_zone(self.end_timestamp)
+
+    def _in_zone(self, time: int | LocalTime | None) -> int | LocalTime | None:
+        if self.time_zone is None or not isinstance(time, LocalTime):
+            return time
+        return time.in_zone(self.time_zone)
 
     @property
     def unpacks_bodies(self) -> bool:
@@ -307,3 +397,27 @@ class GeometryOptions:
             return Layout(slots, entries)
         except ValueError as error:
             raise ValueError(f"options 'maxHashSlotNum' and 'maxIndexNum': {error}") from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class FollowOptions:
+    """Where a stream begins, and what it does about lost data."""
+
+    __slots__ = ()
+
+    starting_position: Literal["earliest", "latest"] | int = option(
+        "startingPosition",
+        POSITION,
+        "Where a new stream begins: at the oldest entry or message, or behind the newest. For "
+        "`rmqcommitlog` also at an offset, bytes, where a message starts. A stream with a "
+        "checkpoint continues where it stopped, whatever this says.",
+        default="earliest",
+    )
+    fail_on_data_loss: bool = option(
+        "failOnDataLoss",
+        BOOLEAN,
+        "What happens when files that were not read to their end expired or were replaced: `true` "
+        "fails the stream with an error that names what is lost; `false` continues with the data "
+        "that remains, and writes the same as a warning to the driver's standard error.",
+        default="true",
+    )

@@ -15,7 +15,7 @@ from rmqindex.times import MILLISECOND, LocalTime, time_text, to_milliseconds, z
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyspark_rmqindex.options.shared import TimeOptions
+    from pyspark_rmqindex.options.shared import RecordOptions
 
 __all__ = [
     "EVERYTHING",
@@ -131,7 +131,7 @@ def sql_times(given: Mapping[str, str]) -> dict[str, str]:
     return arguments
 
 
-def time_texts(options: TimeOptions) -> tuple[str, ...]:
+def time_texts(options: RecordOptions) -> tuple[str, ...]:
     """Return the bounds of store time as the texts of filters, for the plan of a scan."""
     return tuple(
         f"store_timestamp {operator} {_shown(bound)}"

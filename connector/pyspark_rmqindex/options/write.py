@@ -7,13 +7,12 @@ from typing import Literal
 
 from pyspark_rmqindex.options.kinds import BOOLEAN, SWITCH, choice, option
 from pyspark_rmqindex.options.shared import GeometryOptions, PathOption, ZoneOption
-from pyspark_rmqindex.options.storage import S3Options
 
 __all__ = ["WriteOptions"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WriteOptions(ZoneOption, GeometryOptions, S3Options, PathOption):
+class WriteOptions(ZoneOption, GeometryOptions, PathOption):
     """What to write, and how."""
 
     on_indexed: Literal["error", "skip"] = option(
