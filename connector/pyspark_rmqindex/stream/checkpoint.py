@@ -1,15 +1,21 @@
-"""The offsets of a stream as JSON in its checkpoint: one for each index directory or store."""
+"""What the two stream readers share: the JSON of their offsets, and how they report lost data."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
+from pyspark.sql.datasource import DataSourceStreamReader
+
+from pyspark_rmqindex.log_lines import Warnings
+from rmqindex import RmqIndexError
 from rmqindex.ownfiles import from_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["offsets_from_json", "offsets_to_json"]
+    from pyspark_rmqindex.options import MessageStreamOptions, StreamOptions
+
+__all__ = ["CheckpointedReader", "offsets_from_json", "offsets_to_json"]
 
 
 class Offset(Protocol):
@@ -41,3 +47,27 @@ def offsets_from_json(kind: type[OffsetT], data: object) -> dict[str, OffsetT]:
         raise ValueError(
             f"the checkpoint's offset: expected that of a stream of {kind.SOURCE}, got {data!r}"
         ) from error
+
+
+class CheckpointedReader(DataSourceStreamReader):
+    """A stream reader whose progress is in the checkpoint alone."""
+
+    def __init__(self, options: StreamOptions | MessageStreamOptions) -> None:
+        """Begin without any loss reported."""
+        self._fails_on_data_loss = options.fail_on_data_loss
+        self._warn = Warnings()
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Do nothing: the checkpoint holds the progress, and the broker owns the files."""
+
+    def stop(self) -> None:
+        """Do nothing: no file stays open between calls."""
+
+    def _report_loss(self, loss: str) -> None:
+        """Raise for lost data or, if the options allow that, log it once."""
+        if self._fails_on_data_loss:
+            raise RmqIndexError(
+                f"{loss}. With the option failOnDataLoss=false the stream continues with the "
+                "data that remains"
+            )
+        self._warn(loss)

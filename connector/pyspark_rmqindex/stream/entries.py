@@ -12,7 +12,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadMaxFiles,
@@ -20,10 +19,13 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from pyspark_rmqindex.log_lines import Warnings
 from pyspark_rmqindex.read.planning import plan_files, wanted_by
 from pyspark_rmqindex.read.reader import IndexReader
-from pyspark_rmqindex.stream.checkpoint import offsets_from_json, offsets_to_json
+from pyspark_rmqindex.stream.checkpoint import (
+    CheckpointedReader,
+    offsets_from_json,
+    offsets_to_json,
+)
 from pyspark_rmqindex.stream.listing import Directories
 from pyspark_rmqindex.stream.offsets import (
     continues,
@@ -54,11 +56,12 @@ if TYPE_CHECKING:
 __all__ = ["IndexStreamReader"]
 
 
-class IndexStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class IndexStreamReader(CheckpointedReader, SupportsTriggerAvailableNow):
     """Follows index directories that brokers write to."""
 
     def __init__(self, options: StreamOptions, schema: StructType) -> None:
         """Store the request; nothing is read yet."""
+        super().__init__(options)
         self._options = options
         # A file that disappears after planning is data loss, which the options allow or not.
         kept = replace(options, ignore_missing=not options.fail_on_data_loss)
@@ -66,7 +69,6 @@ class IndexStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._directories = Directories(options)
         self._target: dict[str, dict[str, int]] | None = None
         self._reported: dict[str, Any] | None = None
-        self._warn = Warnings()
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  (Spark's name)
         """Return where a new stream begins."""
@@ -118,7 +120,7 @@ class IndexStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 continue
             files = found.get(directory, {})
             state = slices_between(directory, since, until, _seen(files), self._mark_at(files))
-            self._report_loss(state)
+            self._report(state)
             slices += [
                 files[piece.file.name].slice_of(piece.start, piece.stop) for piece in state.pieces
             ]
@@ -129,12 +131,6 @@ class IndexStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the entries of one task."""
         yield from self._reader.read(partition)
-
-    def commit(self, end: dict[str, Any]) -> None:
-        """Do nothing: the checkpoint holds the progress, and the broker owns the files."""
-
-    def stop(self) -> None:
-        """Do nothing: no file stays open between calls."""
 
     def _advance(
         self,
@@ -152,7 +148,7 @@ class IndexStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             readers[directory] = self._mark_at(files)
             seen[directory] = _seen(files)
             state = state_of(directory, offsets.get(directory), seen[directory], readers[directory])
-            self._report_loss(state)
+            self._report(state)
             todo[directory] = state.pieces
         self._reported = offsets_to_json(_behind(offsets, todo, seen, readers))
         counts = share([len(pieces) for pieces in todo.values()], max_files)
@@ -194,25 +190,18 @@ class IndexStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _mark_at(self, files: Mapping[str, LiveFile]) -> Callable[[SeenFile, int], Mark]:
         return lambda seen, position: self._directories.mark_at(files[seen.name], position)
 
-    def _report_loss(self, state: State) -> None:
-        """Raise if entries are lost or, if the options allow that, log it once."""
-        if state.loss and self._options.fail_on_data_loss:
-            raise RmqIndexError(
-                f"{state.loss}. With the option failOnDataLoss=false the stream continues with the "
-                "data that remains"
-            )
-        self._tell(state.loss, state.note)
+    def _report(self, state: State) -> None:
+        if state.loss:
+            self._report_loss(state.loss)
+        if state.note:
+            self._warn(state.note)
 
     def _look(self, offsets: Mapping[str, StoreOffset]) -> dict[str, dict[str, LiveFile]]:
         """List the files, and log once what cannot be read of those that are damaged."""
-        found = self._directories.look(offsets)
-        self._tell(*self._directories.lacking)
-        return found
-
-    def _tell(self, *texts: str) -> None:
-        for text in texts:
-            if text:
-                self._warn(text)
+        files = self._directories.look(offsets)
+        for text in self._directories.lacking:
+            self._warn(text)
+        return files
 
 
 def _seen(files: Mapping[str, LiveFile]) -> list[SeenFile]:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadMaxBytes,
@@ -19,7 +18,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from pyspark_rmqindex.files.stores import logs_of
-from pyspark_rmqindex.log_lines import Warnings, log_warning
+from pyspark_rmqindex.log_lines import log_warning
 from pyspark_rmqindex.messages.reader import (
     LogPart,
     MessagePartition,
@@ -27,7 +26,11 @@ from pyspark_rmqindex.messages.reader import (
     planned_partitions,
 )
 from pyspark_rmqindex.options import planned_bound
-from pyspark_rmqindex.stream.checkpoint import offsets_from_json, offsets_to_json
+from pyspark_rmqindex.stream.checkpoint import (
+    CheckpointedReader,
+    offsets_from_json,
+    offsets_to_json,
+)
 from rmqindex import CommitLog, RmqIndexError
 from rmqindex.commitlog import LogMark, follow
 from rmqindex.ownfiles import from_json, to_json
@@ -100,15 +103,15 @@ class _StoredOffset:
     last_crc: int | None = None
 
 
-class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class MessageStreamReader(CheckpointedReader, SupportsTriggerAvailableNow):
     """Follows CommitLogs that brokers write to."""
 
     def __init__(self, options: MessageStreamOptions, schema: StructType) -> None:
         """Store the request; nothing is read yet."""
+        super().__init__(options)
         self._options = options
         self._reader = MessageReader(options, schema)
         self._target: dict[str, int] | None = None
-        self._warn = Warnings()
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  (Spark's name)
         """Return where a new stream begins."""
@@ -199,12 +202,6 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if isinstance(partition, MessagePartition) and not self._options.fail_on_data_loss:
             partition = self._without_expired(partition)
         yield from self._reader.read(partition)
-
-    def commit(self, end: dict[str, Any]) -> None:
-        """Do nothing: the checkpoint holds the progress, and the broker owns the log."""
-
-    def stop(self) -> None:
-        """Do nothing: no file stays open between calls."""
 
     def _steady(self, read: Callable[[], T]) -> T:
         """Repeat a reading during which a file expired, which the next one finds lost."""
@@ -310,15 +307,6 @@ class MessageStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             else:
                 log_warning(_lost(partition.store, start, stop, "the file is gone"))
         return replace(partition, ranges=tuple(kept))
-
-    def _report_loss(self, loss: str) -> None:
-        """Raise if messages are lost or, if the options allow that, log it once."""
-        if self._options.fail_on_data_loss:
-            raise RmqIndexError(
-                f"{loss}. With the option failOnDataLoss=false the stream continues with the "
-                "data that remains"
-            )
-        self._warn(loss)
 
 
 def _place_of(log: CommitLog, offset: int) -> int:

@@ -16,10 +16,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 import pyarrow as pa
+from pyspark.sql.types import StructType
 
 from pyspark_rmqindex.files.stores import check_one_store
 from pyspark_rmqindex.job_names import named_jobs
 from pyspark_rmqindex.options import option_text
+from pyspark_rmqindex.schema import STORE_COLUMN
 from pyspark_rmqindex.worker_python import check_worker_python
 from pyspark_rmqindex.write.input_shapes import InputShape
 from pyspark_rmqindex.write.job import (
@@ -29,7 +31,6 @@ from pyspark_rmqindex.write.job import (
     warn_of_geometry,
     write_options,
 )
-from pyspark_rmqindex.write.pruning import without_unused
 from rmqindex.bulk import (
     BY_POSITION,
     CONTENT,
@@ -62,6 +63,9 @@ __all__ = ["write_index"]
 _RUN_ROWS = 1 << 20
 # The most rows that the commit itself appends to the last file.
 _COMMIT_ROWS = 1_000_000
+_FORMAT = "rmqcommitlog"
+# The columns of a message that its entries are made from.
+_NEEDED = ("topic", "uniq_key", "keys", "sys_flag", "phy_offset", "store_timestamp", STORE_COLUMN)
 _ANSWER = "answer STRING"
 # Bytes of the longest answer of a task.
 _MAX_ANSWER = 1 << 30
@@ -122,7 +126,7 @@ def write_index(
     checked = write_options({**texts, "path": os.fspath(path)})
     members, tags = checked.index_members, checked.index_tags
     InputShape.of(df.schema, members=members, tags=tags)
-    df = without_unused(df, members=members, tags=tags)
+    df = _without_unused(df, members=members, tags=tags)
     shape = InputShape.of(df.schema, members=members, tags=tags)
     check_worker_python(df.sparkSession, plans=False)
     with in_options():
@@ -130,6 +134,29 @@ def write_index(
         job = WriteJob.start(checked, overwrite=mode == "overwrite", owner=Owner.current())
         warn_of_geometry(checked, job.layout)
         _write(df, job, shape)
+
+
+def _without_unused(df: DataFrame, *, members: bool, tags: bool | None) -> DataFrame:
+    """Return messages without the columns that are not indexed, such as their bodies.
+
+    Only a DataFrame that is the load of a CommitLog and nothing more can be read anew; any other is
+    returned as it is, and so is one of Spark Connect, whose plan is on the server.
+    """
+    java_frame = getattr(df, "_jdf", None)
+    if java_frame is None or df.storageLevel.useMemory or df.storageLevel.useDisk:
+        return df
+    plan = java_frame.queryExecution().analyzed()
+    if plan.getClass().getSimpleName() != "DataSourceV2Relation":
+        return df
+    if str(plan.table().name()) != _FORMAT:
+        return df
+    needed = {*_NEEDED, *(["member_keys"] if members else []), *([] if tags is False else ["tags"])}
+    fields = [field for field in df.schema.fields if field.name.lower() in needed]
+    if any(field.metadata for field in fields):  # of a catalog table, which keeps options there
+        return df
+    options = dict(plan.options().asCaseSensitiveMap())
+    reader = df.sparkSession.read.format(_FORMAT).options(**options)
+    return reader.schema(StructType(fields)).load()
 
 
 def _write(df: DataFrame, job: WriteJob, shape: InputShape) -> None:
