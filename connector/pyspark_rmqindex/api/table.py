@@ -47,25 +47,23 @@ def table(
 
     With ``keys=True``, a query must bind both ``topic`` and ``key`` with ``=``, ``<=>`` or ``IN``.
     Every pair of the two is looked up by its hash slot, and the columns hold the bound values.
-    Entries are found by their hash, so a different key with the same hash is found as well.
     A query that does not bind both fails, with an error that says what to write instead.
     With ``keys=False``, there are no columns ``topic`` and ``key`` and nothing must be bound;
     ``key_hash``, ``store_timestamp``, ``phy_offset`` and ``position`` are pushed down.
 
     The DataFrame can be reused, used in a UNION, joined with itself and registered as a view; every
     query returns the rows that a full scan and a filter would return.
-    Up to Spark 4.3, each query also repeats all earlier lookups on the same ``table()``, up to
-    4,096 pairs: for many different lookups, make a fresh ``table()`` now and then, which costs
-    nothing. Use one ``table()`` or view per thread there.
+    Up to Spark 4.3, use one ``table()`` or view per thread, and a fresh one now and then: each
+    repeats all its earlier lookups, up to 4,096 pairs.
 
     If there is a CommitLog beside the index (``commitLog`` names another place, or ``none``),
     entries are compared with their messages: hash collisions are dropped, ``store_timestamp`` is
     exact, and ``match_state`` is ``verified``, or says why an entry could not be confirmed.
+    Without one, a different key with the same hash is found as well.
 
     This function turns on ``spark.sql.python.filterPushdown.enabled`` for the session, and it must
     stay on.
-    On Spark 4.1 to 4.3, that exposes *other* Python data sources that accept filters to a Spark
-    bug: pushed filters leak between the scans of one ``load()``.
+    On Spark 4.1 to 4.3, other Python data sources that accept filters may then return wrong rows.
 
     Args:
         spark: The session, classic or Spark Connect.

@@ -110,10 +110,10 @@ class KeyChunk:
         if not batch.num_rows:
             return
         columns = self._columns
-        hashes, known = hash_known(*columns.texts(batch))
+        hashes, valid = hash_known(*columns.texts(batch))
         places = np.arange(self.rows, self.rows + batch.num_rows, dtype=np.uint64)
-        if known is not None:
-            places = places[known.to_numpy(zero_copy_only=False)]
+        if valid is not None:
+            places = places[valid.to_numpy(zero_copy_only=False)]
         self._hashes.append(hashes.astype(np.uint64) << np.uint64(32) | places)
         for place, bounds, name in (
             (columns.begin, self._begins, "begin"),
@@ -127,7 +127,7 @@ class KeyChunk:
         self._pending_size += size
         self._size += size
         if (
-            sum(each.num_rows for each in self._pending) >= self._limits.batch_rows
+            sum(pending.num_rows for pending in self._pending) >= self._limits.batch_rows
             or self._pending_size >= self._limits.batch_bytes
         ):
             self._put_away()

@@ -19,29 +19,29 @@ __all__ = ["hash_columns", "hash_known"]
 
 def hash_columns(topics: pa.Array, keys: pa.Array) -> pa.Array:
     """Hash a batch of columns; NULL and text that is not UTF-8 give NULL."""
-    hashes, known = hash_known(topics, keys)
-    if known is None:
+    hashes, valid = hash_known(topics, keys)
+    if valid is None:
         return pa.array(hashes)
-    return pc.replace_with_mask(pa.nulls(len(known), pa.int32()), known, pa.array(hashes))
+    return pc.replace_with_mask(pa.nulls(len(valid), pa.int32()), valid, pa.array(hashes))
 
 
 def hash_known(topics: pa.Array, keys: pa.Array) -> tuple[NDArray[np.int32], pa.Array | None]:
     """Hash the rows that can match an entry: no entry has a key that is NULL or not UTF-8."""
-    known = None
+    valid = None
     if topics.null_count or keys.null_count:
-        known = pc.and_(topics.is_valid(), keys.is_valid())
+        valid = pc.and_(topics.is_valid(), keys.is_valid())
     try:
-        return _hashes(topics, keys, known), known
+        return _hashes(topics, keys, valid), valid
     except NotUtf8Error:
-        known = pc.and_(topics.is_valid(), keys.is_valid())
+        valid = pc.and_(topics.is_valid(), keys.is_valid())
         for column in (topics, keys):
-            found = not_utf8(column)
-            if found is not None:
-                known = pc.and_not(known, pa.array(found))
-        return _hashes(topics, keys, known), known
+            invalid = not_utf8(column)
+            if invalid is not None:
+                valid = pc.and_not(valid, pa.array(invalid))
+        return _hashes(topics, keys, valid), valid
 
 
-def _hashes(topics: pa.Array, keys: pa.Array, known: pa.Array | None) -> NDArray[np.int32]:
-    if known is None:
+def _hashes(topics: pa.Array, keys: pa.Array, valid: pa.Array | None) -> NDArray[np.int32]:
+    if valid is None:
         return index_key_hashes(topics, keys)
-    return index_key_hashes(topics.filter(known), keys.filter(known))
+    return index_key_hashes(topics.filter(valid), keys.filter(valid))

@@ -147,8 +147,8 @@ def lookup(
     keys = keys_frame(keys)
     checked = _read_options(keys, path, options)
     columns = key_columns(keys.schema, topic, key)
-    found = _entry_columns(checked, how)
-    schema = keys.schema if how in KEYS_ONLY else _both(keys.schema, found)
+    entry_columns = _entry_columns(checked, how)
+    schema = keys.schema if how in KEYS_ONLY else _both(keys.schema, entry_columns)
     times = _times(checked)
     check_worker_python(keys.sparkSession, plans=False)
     listing = _list_files(keys, checked)
@@ -156,14 +156,14 @@ def lookup(
     if times.is_empty:
         slices = []
     _log(slices, listing, strategy, checked)
-    entries = sum(each.limit - each.start for each in slices)
+    entries = sum(file_slice.limit - file_slice.start for file_slice in slices)
     summary = LookupSummary(strategy, len(slices), listing.total, entries)
     name, tally = register_lookup(keys.sparkSession, summary)
     task = LookupTask(
         slices=tuple(slices),
         options=checked,
         columns=columns,
-        schema=found,
+        schema=entry_columns,
         how=how,
         strategy=strategy,
         times=times,
@@ -283,24 +283,24 @@ class _ListingAnswer:
 
     @classmethod
     def of(cls, listing: Listing) -> _ListingAnswer:
-        found = [each.commit_log for each in listing.slices]
-        logs = list({log.path: log for log in found if log is not None}.values())
+        slice_logs = [file_slice.commit_log for file_slice in listing.slices]
+        logs = list({log.path: log for log in slice_logs if log is not None}.values())
         numbers = {log.path: number for number, log in enumerate(logs)}
         return cls(
-            tuple(replace(each, commit_log=None) for each in listing.slices),
+            tuple(replace(file_slice, commit_log=None) for file_slice in listing.slices),
             tuple(logs),
-            tuple(None if log is None else numbers[log.path] for log in found),
+            tuple(None if log is None else numbers[log.path] for log in slice_logs),
             listing.total,
             listing.is_remote,
             listing.lacking,
         )
 
     def listing(self) -> Listing:
-        found = [
-            each if number is None else replace(each, commit_log=self.logs[number])
-            for each, number in zip(self.slices, self.log_numbers, strict=True)
+        slices = [
+            file_slice if number is None else replace(file_slice, commit_log=self.logs[number])
+            for file_slice, number in zip(self.slices, self.log_numbers, strict=True)
         ]
-        return Listing(found, self.total, self.is_remote, self.lacking)
+        return Listing(slices, self.total, self.is_remote, self.lacking)
 
 
 def _list_in_task(
@@ -320,13 +320,15 @@ def _log(
     if strategy == "auto" and options.mode == "DROPMALFORMED":
         ways = "by scan, since mode is DROPMALFORMED"
     elif strategy == "auto" and slices:
-        edges = [crossover(each, remote=each.path.local is None) for each in slices]
+        edges = [
+            crossover(file_slice, remote=file_slice.path.local is None) for file_slice in slices
+        ]
         low, high = min(edges), max(edges)
         ways = (
             f"by slots up to {low if low == high else f'{low} to {high}'} distinct hashes a task, "
             "by scan beyond"
         )
-    entries = sum(each.limit - each.start for each in slices)
+    entries = sum(file_slice.limit - file_slice.start for file_slice in slices)
     log_plan(
         f"looking up the keys of a DataFrame in {len(slices)} of {listing.total} files "
         f"({entries} entries), {ways}",

@@ -105,10 +105,10 @@ def register_lookup(
 
 def summary_of(plan: Any) -> list[LookupSummary]:  # noqa: ANN401  (a Java object)
     """Return what the lookups in the plan of a DataFrame have done."""
-    found = []
+    summaries = []
     for number in sorted({int(number) for number in _NAME.findall(plan.toString())}):
         if number in _lookups:
             summary, tally = _lookups[number]
             own = {field.name: getattr(summary, field.name) for field in fields(LookupSummary)}
-            found.append(LookupSummary(**own | dict(tally.value)))
-    return found
+            summaries.append(LookupSummary(**own | dict(tally.value)))
+    return summaries

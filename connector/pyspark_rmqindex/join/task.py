@@ -175,24 +175,24 @@ class _Answer:
                 yield from self._join_answers(file_slice, entries.take(pa.array(hits)), rows)
 
     def _join_answers(
-        self, file_slice: FileSlice, found: pa.RecordBatch, rows: NDArray[np.int64]
+        self, file_slice: FileSlice, entries: pa.RecordBatch, rows: NDArray[np.int64]
     ) -> Iterator[pa.RecordBatch]:
         """Join each entry with its row, the n-th with the n-th."""
         how, is_compared = self._task.how, file_slice.commit_log is not None
         keys = self._chunk.take(rows) if how not in KEYS_ONLY or is_compared else None
         if self._options.has_log:
-            found = found.append_column(_PAIR, pa.array(np.arange(len(rows))))
+            entries = entries.append_column(_PAIR, pa.array(np.arange(len(rows))))
             if keys is not None and is_compared:
-                found = of_keys(found, self._task.columns.texts(keys))
-            found = handle_unverified(found, file_slice, self._options)
-            if found.num_rows < len(rows):
-                self._counts["dropped"] += len(rows) - found.num_rows
-                pairs = found.column(_PAIR)
+                entries = of_keys(entries, self._task.columns.texts(keys))
+            entries = handle_unverified(entries, file_slice, self._options)
+            if entries.num_rows < len(rows):
+                self._counts["dropped"] += len(rows) - entries.num_rows
+                pairs = entries.column(_PAIR)
                 rows, keys = rows.take(pairs.to_numpy()), keys and keys.take(pairs)
         if how != "inner":
             self._found[rows] = True
         if keys is not None and how not in KEYS_ONLY:
-            built = self._builder.build(found, file_slice.name_path)
+            built = self._builder.build(entries, file_slice.name_path)
             yield _beside(keys, built.schema, built.columns)
 
     def _key_rows(self) -> Iterator[pa.RecordBatch]:

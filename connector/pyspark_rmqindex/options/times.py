@@ -179,8 +179,8 @@ def system_zone() -> str | None:
         link = Path("/etc/localtime")
         if not link.exists():
             return "UTC"
-        _, found, name = str(link.resolve()).partition("zoneinfo/")
-        if not found:
+        _, is_zoneinfo, name = str(link.resolve()).partition("zoneinfo/")
+        if not is_zoneinfo:
             return None
     try:
         zone_of(name)

@@ -85,8 +85,8 @@ class BatchBuilder:
 
     def _repeat(self, name: str, text: str, count: int) -> pa.Array:
         """Return a column of one repeated text, cached because most batches are equally long."""
-        known, repeated = self._texts.get(name, ("", None))
-        if repeated is None or known != text or len(repeated) < count:
+        cached, repeated = self._texts.get(name, ("", None))
+        if repeated is None or cached != text or len(repeated) < count:
             repeated = pa.repeat(path_text(text), max(count, min(MAX_ROWS, 2 * count)))
             self._texts[name] = (text, repeated)
         return repeated.slice(0, count) if len(repeated) != count else repeated
@@ -149,11 +149,11 @@ def concatenate(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 def _outside(values: NDArray[np.integer[Any]], bounds: Range) -> Sequence[NDArray[np.bool_]]:
     """Return masks of the values below and above; a bound that nothing can pass gives none."""
     limits = np.iinfo(values.dtype)
-    found = []
+    masks = []
     if bounds.low is not None and bounds.low > limits.min:
         low = min(bounds.low, int(limits.max))
-        found.append(values < low if low == bounds.low else np.ones(len(values), np.bool_))
+        masks.append(values < low if low == bounds.low else np.ones(len(values), np.bool_))
     if bounds.high is not None and bounds.high < limits.max:
         high = max(bounds.high, int(limits.min))
-        found.append(values > high if high == bounds.high else np.ones(len(values), np.bool_))
-    return found
+        masks.append(values > high if high == bounds.high else np.ones(len(values), np.bool_))
+    return masks

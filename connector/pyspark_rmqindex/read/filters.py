@@ -200,8 +200,8 @@ def _bound_values(name: str, filters: Sequence[Filter], type_: type[T]) -> froze
             continue
         if not all(isinstance(value, type_) for value in values):
             continue
-        found = frozenset(values)
-        bound = found if bound is None else bound & found
+        candidates = frozenset(values)
+        bound = candidates if bound is None else bound & candidates
     return bound
 
 
@@ -212,9 +212,9 @@ def _range_of(
     for filter_ in _of(name, filters):
         if isinstance(filter_, IsNull):
             return NOTHING
-        found = convert(filter_)
-        if found is not None:
-            result &= found
+        bounds = convert(filter_)
+        if bounds is not None:
+            result &= bounds
     return result
 
 
@@ -257,30 +257,30 @@ def _around(value: object) -> _Around | None:
 def _compare(filter_: Filter, around: Callable[[object], _Around | None]) -> Range | None:
     """Return the column's values that pass; None if the filter is not understood."""
     if isinstance(filter_, In):
-        known = [around(literal) for literal in filter_.value if literal is not None]
+        literals = [around(literal) for literal in filter_.value if literal is not None]
         hull = NOTHING
-        for around_ in known:
+        for around_ in literals:
             hull = EVERYTHING if around_ is None else hull.hull(around_.equal)
         return hull
     value = around(getattr(filter_, "value", None))
     if value is None:
         return None
     floor, ceiling = value
-    found: Range | None
+    passing: Range | None
     match filter_:
         case EqualTo() | EqualNullSafe():
-            found = value.equal
+            passing = value.equal
         case GreaterThan():
-            found = Range(low=floor + 1)
+            passing = Range(low=floor + 1)
         case GreaterThanOrEqual():
-            found = Range(low=ceiling)
+            passing = Range(low=ceiling)
         case LessThan():
-            found = Range(high=ceiling - 1)
+            passing = Range(high=ceiling - 1)
         case LessThanOrEqual():
-            found = Range(high=floor)
+            passing = Range(high=floor)
         case _:
-            found = None
-    return found
+            passing = None
+    return passing
 
 
 _READING = "_get_timestamp"

@@ -185,14 +185,14 @@ def locked_state(path: str, *, waits: bool = True) -> Iterator[RelationState]:
     """
     with _opened(path) as descriptor:
         _lock(descriptor, path, fcntl.LOCK_EX, waits=waits)
-        kept, size = _read(descriptor, path)
-        state = RelationState(kept.wanted, kept.generation, kept.listing)
+        record, size = _read(descriptor, path)
+        state = RelationState(record.wanted, record.generation, record.listing)
         yield state
         fresh = json.dumps(to_json(_Kept(state.wanted, state.generation, state.listing))).encode()
-        doubtful = _mark(path, kept.generation, "doubtful")
-        is_wider = 0 < kept.generation < state.generation
+        doubtful = _mark(path, record.generation, "doubtful")
+        is_wider = 0 < record.generation < state.generation
         try:
-            if is_wider and not _mark(path, kept.generation, "seen").exists():
+            if is_wider and not _mark(path, record.generation, "seen").exists():
                 doubtful.touch()
             _overwrite(descriptor, fresh, size)
         except OSError as error:
@@ -266,12 +266,12 @@ def wanted_by_all(path: str, plan: PlanId) -> Wanted | None:
         return None
     with _opened(path) as descriptor:
         _lock(descriptor, path, fcntl.LOCK_SH)
-        kept, _ = _read(descriptor, path)
-    wanted, ranges = kept.wanted, plan.ranges
+        record, _ = _read(descriptor, path)
+    wanted, ranges = record.wanted, plan.ranges
     if (
         wanted is None
         or ranges is None
-        or kept.listing != plan.listing
+        or record.listing != plan.listing
         or (wanted.time, wanted.position, wanted.stores)
         != (ranges.time, ranges.position, ranges.stores)
     ):

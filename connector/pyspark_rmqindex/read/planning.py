@@ -156,7 +156,7 @@ def prune(files: Iterable[FileSlice], wanted: Wanted) -> list[FileSlice]:
         or wanted.stores == frozenset()
     ):
         return []
-    kept = []
+    pruned = []
     low, high = wanted.position.low, wanted.position.high
     latest = wanted.time.high
     for file_slice in files:
@@ -164,8 +164,8 @@ def prune(files: Iterable[FileSlice], wanted: Wanted) -> list[FileSlice]:
         stop = file_slice.stop if high is None else min(file_slice.stop, high + 1)
         if start < stop and (latest is None or file_slice.begin_timestamp <= latest):
             is_whole = (start, stop) == (file_slice.start, file_slice.stop)
-            kept.append(file_slice if is_whole else replace(file_slice, start=start, stop=stop))
-    return kept
+            pruned.append(file_slice if is_whole else replace(file_slice, start=start, stop=stop))
+    return pruned
 
 
 def apportion(

@@ -180,8 +180,8 @@ def _without_texts(given: Mapping[str, str]) -> dict[str, str]:
     """Return options without the columns topic and key, for a call that does not return them."""
     if "columns" not in given:
         return dict(given)
-    kept = [name for name in _columns(given) if name.lower() not in KEY_COLUMNS]
-    return {**given, "columns": ",".join(kept)}
+    names = [name for name in _columns(given) if name.lower() not in KEY_COLUMNS]
+    return {**given, "columns": ",".join(names)}
 
 
 def _name(name: str) -> str:

@@ -171,8 +171,8 @@ def _bound(checked: pa.RecordBatch) -> pa.RecordBatch:
 def of_keys(checked: pa.RecordBatch, asked: tuple[pa.Array, pa.Array]) -> pa.RecordBatch:
     """Leave out the entries of other keys; one that is not verified may be of the key looked up."""
     verified = pc.equal(checked.column(MATCH_COLUMN), VERIFIED).to_numpy(zero_copy_only=False)
-    kept = pairs_kept(verified, (checked.column("topic"), checked.column("key")), asked)
-    return checked.filter(pa.array(kept))
+    matches = pairs_kept(verified, (checked.column("topic"), checked.column("key")), asked)
+    return checked.filter(pa.array(matches))
 
 
 def handle_unverified(

@@ -72,8 +72,8 @@ def _created_path(path: str) -> str:
 
 def with_options(schema: StructType, options: Mapping[str, str]) -> StructType:
     """Return the columns with the options, except S3 keys, in the metadata of each."""
-    kept = {name: value for name, value in options.items() if name.lower() not in _SECRETS}
-    text = json.dumps(dict(sorted(kept.items())))
+    shown = {name: value for name, value in options.items() if name.lower() not in _SECRETS}
+    text = json.dumps(dict(sorted(shown.items())))
     return StructType(
         [
             StructField(field.name, field.dataType, field.nullable, {_METADATA: text})

@@ -245,11 +245,11 @@ def time_range(begin: dt.datetime | int | None, end: dt.datetime | int | None) -
 
 def _check_constant_times(begin: AnalyzeArgument | None, end: AnalyzeArgument | None) -> None:
     """Raise if the times are constants, and wrong by themselves or together."""
-    known = [
-        each.value if each is not None and each.isConstantExpression else None
-        for each in (begin, end)
+    constants = [
+        argument.value if argument is not None and argument.isConstantExpression else None
+        for argument in (begin, end)
     ]
-    times = time_range(*known)
+    times = time_range(*constants)
     if times.low is not None and times.high is not None and times.low > times.high + 1:
         low, high = (time_text(bound * MILLISECOND) for bound in (times.low, times.high))
         raise ValueError(

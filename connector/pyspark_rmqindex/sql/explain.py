@@ -148,7 +148,7 @@ def _paths(given: str | Sequence[str], storage: Storage, directory: str) -> Iter
         if not has_pattern(path):
             yield path
             continue
-        found = [hit.path for hit in expand(path)]
-        if not found:
+        matches = [hit.path for hit in expand(path)]
+        if not matches:
             raise RmqIndexError(f"{path}: nothing fits the pattern")
-        yield from found
+        yield from matches

@@ -128,7 +128,7 @@ class _Lookup:
         name = path if isinstance(path, str) else tuple(path)
         storage = self._options.storage
         paths = [path] if isinstance(path, str) else path
-        places = [str(at_directory(each, storage, self._directory)) for each in paths]
+        places = [str(at_directory(place, storage, self._directory)) for place in paths]
         listing = self._listings.get(name)
         if listing is None:
             if len(self._listings) >= _MAX_LISTINGS:

@@ -64,8 +64,10 @@ class KeyFinder:
         hash_ = key_hash(index_key(topic, key))
         rows: list[tuple[Any, ...]] = []
         for file_slice in slices:
-            found = self._plain_rows(file_slice, topic, key, hash_, times)
-            rows += self._all_rows(file_slice, topic, key, times) if found is None else found
+            plain_rows = self._plain_rows(file_slice, topic, key, hash_, times)
+            rows += (
+                self._all_rows(file_slice, topic, key, times) if plain_rows is None else plain_rows
+            )
         if rows and _REPLACEMENT in topic + key:
             raise ValueError(
                 f"rmq_lookup: topic {topic!r} and key {key!r}: expected text without U+FFFD, as "
@@ -119,10 +121,10 @@ class KeyFinder:
         return self._as_rows(file_slice, topic, key, [(entry,) for entry in entries], times)
 
     def _entries(self, file_slice: FileSlice, hash_: int) -> list[PointEntry] | None:
-        kept = self._files.get(file_slice.name_path)
+        open_file = self._files.get(file_slice.name_path)
         try:
-            if kept is not None:
-                return kept.lookup(hash_, file_slice.limit)
+            if open_file is not None:
+                return open_file.lookup(hash_, file_slice.limit)
             file = PointFile(
                 file_slice.path, Layout(file_slice.hash_slot_num, file_slice.index_num)
             )
@@ -133,9 +135,9 @@ class KeyFinder:
                 self._files[file_slice.name_path] = file
                 return file.lookup(hash_, file_slice.limit)
             try:
-                found = file.lookup(hash_, file_slice.limit)
+                entries = file.lookup(hash_, file_slice.limit)
                 file.ensure_same()
-                return found
+                return entries
             finally:
                 file.close()
         except FileChangedError:

@@ -179,9 +179,9 @@ def _current(
     """Return the state of the index, from the files at its end alone if nobody else wrote since."""
     directory = staging.directory
     entries = list_index_files(directory) if directory.exists() else []
-    known = _by_ledger(options, entries, ledger)
-    if known is not None:
-        layout, state = known
+    unchanged = _by_ledger(options, entries, ledger)
+    if unchanged is not None:
+        layout, state = unchanged
         return WriteJob(options, False, layout, state.end, staging), state, True
     layout = find_layout(entries, options.layout, check=True)
     state = IndexState.read(directory, layout)

@@ -64,8 +64,8 @@ class IndexStreamReader(CheckpointedReader, SupportsTriggerAvailableNow):
         super().__init__(options)
         self._options = options
         # A file that disappears after planning is data loss, which the options allow or not.
-        kept = replace(options, ignore_missing=not options.fail_on_data_loss)
-        self._reader = IndexReader(kept, schema, {})
+        reader_options = replace(options, ignore_missing=not options.fail_on_data_loss)
+        self._reader = IndexReader(reader_options, schema, {})
         self._directories = Directories(options)
         self._target: dict[str, dict[str, int]] | None = None
         self._reported: dict[str, Any] | None = None
@@ -112,20 +112,20 @@ class IndexStreamReader(CheckpointedReader, SupportsTriggerAvailableNow):
         ends = offsets_from_json(StoreOffset, end)
         if begins == ends:
             return []
-        found = self._look(begins)
+        listing = self._look(begins)
         slices: list[FileSlice] = []
         for directory, until in ends.items():
             since = begins.get(directory)
             if since == until:
                 continue
-            files = found.get(directory, {})
+            files = listing.get(directory, {})
             state = slices_between(directory, since, until, _seen(files), self._mark_at(files))
             self._report(state)
             slices += [
                 files[piece.file.name].slice_of(piece.start, piece.stop) for piece in state.pieces
             ]
         options = self._options
-        remote = any(each.path.local is None for each in slices)
+        remote = any(file_slice.path.local is None for file_slice in slices)
         return plan_files(options, wanted_by(options), slices, remote=remote).partitions
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -138,13 +138,13 @@ class IndexStreamReader(CheckpointedReader, SupportsTriggerAvailableNow):
         max_entries: int | None,
         max_files: int | None,
     ) -> dict[str, StoreOffset]:
-        found = self._look(offsets)
-        self._ensure_not_moved(offsets, found)
+        listing = self._look(offsets)
+        self._ensure_not_moved(offsets, listing)
         todo: dict[str, list[Piece]] = {}
         seen: dict[str, list[SeenFile]] = {}
         readers = {}
-        for directory in sorted({*found, *offsets}):
-            files = self._until_target(directory, found.get(directory, {}))
+        for directory in sorted({*listing, *offsets}):
+            files = self._until_target(directory, listing.get(directory, {}))
             readers[directory] = self._mark_at(files)
             seen[directory] = _seen(files)
             state = state_of(directory, offsets.get(directory), seen[directory], readers[directory])
@@ -166,12 +166,12 @@ class IndexStreamReader(CheckpointedReader, SupportsTriggerAvailableNow):
         return _behind(offsets, cuts, seen, readers)
 
     def _ensure_not_moved(
-        self, offsets: Mapping[str, StoreOffset], found: Mapping[str, Mapping[str, LiveFile]]
+        self, offsets: Mapping[str, StoreOffset], listing: Mapping[str, Mapping[str, LiveFile]]
     ) -> None:
         """Refuse a directory that was read before under another path: all would come again."""
-        for former in sorted(offsets.keys() - found.keys()):
-            for directory in sorted(found.keys() - offsets.keys()):
-                files = found[directory]
+        for former in sorted(offsets.keys() - listing.keys()):
+            for directory in sorted(listing.keys() - offsets.keys()):
+                files = listing[directory]
                 if continues(offsets[former], _seen(files), self._mark_at(files)):
                     raise RmqIndexError(
                         f"{directory}: expected this index at {former}, where the checkpoint has "
@@ -184,8 +184,8 @@ class IndexStreamReader(CheckpointedReader, SupportsTriggerAvailableNow):
         """Drop what was added after the end for ``Trigger.AvailableNow``."""
         if self._target is None:
             return dict(files)
-        kept = only_until(_seen(files), self._target.get(directory, {}))
-        return {seen.name: replace(files[seen.name], seen=seen) for seen in kept}
+        earlier = only_until(_seen(files), self._target.get(directory, {}))
+        return {seen.name: replace(files[seen.name], seen=seen) for seen in earlier}
 
     def _mark_at(self, files: Mapping[str, LiveFile]) -> Callable[[SeenFile, int], Mark]:
         return lambda seen, position: self._directories.mark_at(files[seen.name], position)

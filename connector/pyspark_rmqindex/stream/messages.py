@@ -70,7 +70,7 @@ class LogOffset:
         if last is not None:
             marked = (last.phy_offset, last.store_timestamp, last.checksum, last.size, last.crc)
             stored = _StoredOffset(self.offset, *marked)
-        return {name: each for name, each in to_json(stored).items() if each is not None}
+        return {name: value for name, value in to_json(stored).items() if value is not None}
 
     @classmethod
     def from_json(cls, data: object) -> LogOffset:
@@ -299,14 +299,14 @@ class MessageStreamReader(CheckpointedReader, SupportsTriggerAvailableNow):
 
     def _without_expired(self, partition: MessagePartition) -> MessagePartition:
         """Drop the ranges of files that were deleted since the batch was planned."""
-        kept = []
+        ranges = []
         for start, stop in partition.ranges:
             file = next(file for file in partition.files if file.start <= start < file.stop)
             if exists(file.path):
-                kept.append((start, stop))
+                ranges.append((start, stop))
             else:
                 log_warning(_lost(partition.store, start, stop, "the file is gone"))
-        return replace(partition, ranges=tuple(kept))
+        return replace(partition, ranges=tuple(ranges))
 
 
 def _place_of(log: CommitLog, offset: int) -> int:

@@ -72,9 +72,9 @@ def state_of(
     if offset is None:
         new = sorted(files, key=lambda file: file.begin)
         return State([Piece(file, FIRST_POSITION, file.stop) for file in new])
-    known = _from_current(directory, offset, files, mark_at)
-    loss = known.loss or _vanished(directory, offset, files) or _came_late(directory, offset, files)
-    return known._replace(loss=loss)
+    state = _from_current(directory, offset, files, mark_at)
+    loss = state.loss or _vanished(directory, offset, files) or _came_late(directory, offset, files)
+    return state._replace(loss=loss)
 
 
 def _from_current(
@@ -110,19 +110,19 @@ def _vanished(directory: str, offset: StoreOffset, files: Sequence[SeenFile]) ->
 
     After a crash, a broker indexes the messages of a file that it deleted in another one.
     """
-    there = {file.name for file in files}
-    if offset.file not in there:
+    names = {file.name for file in files}
+    if offset.file not in names:
         return ""
-    known = {offset.file, *offset.pending}
+    expected = {offset.file, *offset.pending}
     again = [
         file.begin_phy_offset
         for file in files
-        if file.name not in known and not offset.has_begun(file)
+        if file.name not in expected and not offset.has_begun(file)
     ]
     gone = [
         name
         for name, begin in sorted(offset.pending.items())
-        if name not in there and not any(other <= begin for other in again)
+        if name not in names and not any(other <= begin for other in again)
     ]
     if not gone:
         return ""
@@ -192,16 +192,16 @@ def _replaced(
         )
     if file.stop < offset.position:
         return f"{path}: expected at least the {before} entries that were read, got {file.stop - 1}"
-    found = mark_at(file, offset.position)
-    if offset.checksum is not None and found.checksum != offset.checksum:
+    mark = mark_at(file, offset.position)
+    if offset.checksum is not None and mark.checksum != offset.checksum:
         return (
             f"{path}: expected the {before} entries that were read, with checksum "
-            f"{offset.checksum}, got {found.checksum}: the entries were written anew"
+            f"{offset.checksum}, got {mark.checksum}: the entries were written anew"
         )
-    if found.phy_offset not in (None, offset.phy_offset):
+    if mark.phy_offset not in (None, offset.phy_offset):
         return (
             f"{path}: expected the entry at position {before} that was read, with phy_offset "
-            f"{offset.phy_offset}, got {found.phy_offset}: the entries were written anew"
+            f"{offset.phy_offset}, got {mark.phy_offset}: the entries were written anew"
         )
     return ""
 
@@ -259,13 +259,13 @@ def share(available: Sequence[int], limit: int | None) -> list[int]:
 
 def cut(pieces: Sequence[Piece], entries: int) -> list[Piece]:
     """Return the first entries of some pieces."""
-    kept = []
+    first = []
     for piece in pieces:
         taken = min(piece.size, entries)
         if taken:
-            kept.append(piece._replace(stop=piece.start + taken))
+            first.append(piece._replace(stop=piece.start + taken))
         entries -= taken
-    return kept
+    return first
 
 
 def offset_after(
@@ -302,7 +302,9 @@ def offset_after(
         finished={piece.file.name: _checksum(piece, mark_at) for piece in pieces[:-1]},
         begun=_begun_after(offset, begun, files),
     )
-    pending = {each.name: each.begin_phy_offset for each in files if not after.has_begun(each)}
+    pending = {
+        unread.name: unread.begin_phy_offset for unread in files if not after.has_begun(unread)
+    }
     return replace(after, pending=pending)
 
 
@@ -322,8 +324,8 @@ def _begun_after(
 
 def _checksum(piece: Piece, mark_at: Callable[[SeenFile, int], Mark]) -> int:
     """Return the checksum of all entries of a file before the end of a piece."""
-    known = piece.file.checksum
-    return mark_at(piece.file, piece.stop).checksum if known is None else known
+    checksum = piece.file.checksum
+    return mark_at(piece.file, piece.stop).checksum if checksum is None else checksum
 
 
 def slices_between(
@@ -341,7 +343,7 @@ def slices_between(
     files = list(files)
     pieces = _until(end, state_of(directory, start, files, mark_at).pieces)
     expected = end.entries - (0 if start is None else start.entries)
-    found = sum(piece.size for piece in pieces)
+    count = sum(piece.size for piece in pieces)
     loss = _replaced_at(directory, (start, end), files, mark_at)
     if loss:
         return State(pieces, loss)
@@ -350,16 +352,16 @@ def slices_between(
         for piece in pieces
         if end.finished.get(piece.file.name) not in (None, _checksum(piece, mark_at))
     ]
-    if found == expected and not changed:
+    if count == expected and not changed:
         return State(pieces)
     begin = "the beginning" if start is None else f"{start.file} position {start.position}"
     text = (
         f"{directory}: expected {expected} entries from {begin} to {end.file} position "
-        f"{end.position}, got {found}"
+        f"{end.position}, got {count}"
     )
     if changed:
         return State(pieces, f"{text}: {', '.join(changed)} grew or was written anew")
-    if found > expected:
+    if count > expected:
         return State(pieces, f"{text}: a file grew although a later one had begun")
     if start is not None:
         newer = state_of(directory, end, files, mark_at).pieces
@@ -369,7 +371,7 @@ def slices_between(
 
 
 def _until(end: StoreOffset, pieces: Iterable[Piece]) -> list[Piece]:
-    kept = []
+    before = []
     for piece in pieces:
         if piece.file.name == end.file:
             stop = min(piece.stop, end.position)
@@ -378,8 +380,8 @@ def _until(end: StoreOffset, pieces: Iterable[Piece]) -> list[Piece]:
         else:
             continue
         if stop > piece.start:
-            kept.append(piece._replace(stop=stop))
-    return kept
+            before.append(piece._replace(stop=stop))
+    return before
 
 
 def _replaced_at(
@@ -389,11 +391,11 @@ def _replaced_at(
     mark_at: Callable[[SeenFile, int], Mark],
 ) -> str:
     """Return which current file of the offsets was replaced, and why; empty if none was."""
-    there = {file.name: file for file in files}
+    by_name = {file.name: file for file in files}
     for offset in offsets:
-        if offset is not None and offset.file in there:
+        if offset is not None and offset.file in by_name:
             path = f"{directory}/{offset.file}"
-            loss = _replaced(path, there[offset.file], offset, mark_at)
+            loss = _replaced(path, by_name[offset.file], offset, mark_at)
             if loss:
                 return loss
     return ""

@@ -187,10 +187,10 @@ class InputShape:
         column = self._column(batch, name)
         is_list = pa.types.is_list(column.type) or pa.types.is_large_list(column.type)
         texts = column.flatten() if is_list else column
-        found = not_utf8(texts)
-        if found is None or not found.any():
+        invalid = not_utf8(texts)
+        if invalid is None or not invalid.any():
             return
-        first = int(np.flatnonzero(found)[0])
+        first = int(np.flatnonzero(invalid)[0])
         place = pc.list_parent_indices(column)[first].as_py() if is_list else first
         reason = f"{name}: expected UTF-8, got {bytes_at(texts, first)!r}"
         raise self._bad_row(batch, place, reason)

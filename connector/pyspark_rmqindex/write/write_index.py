@@ -168,8 +168,8 @@ def _write(df: DataFrame, job: WriteJob, shape: InputShape) -> None:
         name = f"rmqindex write_index to {job.options.directory}"
         with named_jobs(df.sparkSession, f"{name}: stage sorted rows"):
             staged = _run(df, partial(_stage, job, shape, order), _Staged)
-        check_one_store([each.store for each in staged])
-        slices = [each.run for each in staged]
+        check_one_store([answer.store for answer in staged])
+        slices = [answer.run for answer in staged]
         state = job.state()
         job.staging.fetch([part.name for part in slices])
         rows = without_indexed(job, state, RunSet(job.staging.path, slices, order))
@@ -182,7 +182,7 @@ def _write(df: DataFrame, job: WriteJob, shape: InputShape) -> None:
             count = f"{len(plans)} file{'' if len(plans) == 1 else 's'}"
             with named_jobs(df.sparkSession, f"{name}: build {count}"):
                 built = _run(tasks, partial(_build, job, plans), _Built)
-            files = {each.number: each.file for each in built}
+            files = {answer.number: answer.file for answer in built}
         commit_files(job, state, [files[number] for number in range(len(plans))], continued)
 
 
@@ -216,7 +216,7 @@ def _run(
 def _answer(
     task: Callable[[Iterator[pa.RecordBatch]], Iterator[T]], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    texts = [json.dumps(to_json(each)) for each in task(batches)]
+    texts = [json.dumps(to_json(result)) for result in task(batches)]
     yield pa.record_batch([pa.array(texts, pa.string())], names=["answer"])
 
 
