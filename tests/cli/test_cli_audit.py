@@ -217,9 +217,9 @@ class TestPlot:
     def test_what_is_counted_are_the_entries(self, tmp_path):
         """Chains, slots and times add up to the entries."""
         from rmqindex.display.plot_data import count_index
-        from rmqindex.store.snapshot import plan_index
+        from rmqindex.store.snapshot import IndexSnapshot
 
-        counts = count_index(plan_index(STORE, None, "FAILFAST"))
+        counts = count_index(IndexSnapshot.of(STORE, None, "FAILFAST"))
         assert sum(counts.entry_counts) == 959
         assert sum(int(part.sum()) for part in counts.over_time) == 959
         for lengths, slots, entries in zip(

@@ -20,7 +20,7 @@ from rmqindex.errors import RmqIndexError
 from rmqindex.query.many_keys import lookup_keys
 from rmqindex.record.text import java_text
 from rmqindex.store.names import is_index_name
-from rmqindex.store.snapshot import plan_index
+from rmqindex.store.snapshot import IndexSnapshot
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -282,7 +282,7 @@ class TestDirectories:
     @staticmethod
     def found(index: Path, mode: Any) -> list[tuple[str, int]]:
         """Return the file and the position of every entry of a hash."""
-        found = lookup_keys(plan_index(index, LAYOUT, mode), None, "T", pa.array(["a"]))
+        found = lookup_keys(IndexSnapshot.of(index, LAYOUT, mode), None, "T", pa.array(["a"]))
         return list(zip(*(found[name].to_pylist() for name in ("file", "position")), strict=True))
 
     @pytest.mark.requirement("IDX-DIR-1", "IDX-DIR-3")

@@ -29,7 +29,7 @@ from rmqindex import (
     sample_store,
 )
 from rmqindex.record import inner_messages
-from rmqindex.store.snapshot import plan_index
+from rmqindex.store.snapshot import IndexSnapshot
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,7 +88,7 @@ class StoreCase(NamedTuple):
         """Return the plan of the index."""
         from rmqindex import Layout
 
-        return plan_index(self.path, self.layout and Layout(*self.layout), self.mode)
+        return IndexSnapshot.of(self.path, self.layout and Layout(*self.layout), self.mode)
 
 
 _SAMPLE = sample_store()

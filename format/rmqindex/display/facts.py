@@ -10,7 +10,7 @@ from rmqindex.storage.identity import FileIdentity
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rmqindex.store.snapshot import PlannedFile
+    from rmqindex.store.snapshot import SnapshotFile
 
 __all__ = ["FileFacts", "Totals", "describe", "total"]
 
@@ -81,7 +81,7 @@ class Totals:
     end_phy_offset: int | None
 
 
-def describe(planned: PlannedFile) -> FileFacts:
+def describe(planned: SnapshotFile) -> FileFacts:
     """Describe a file as of its listing; one that cannot be used has its ``error`` set.
 
     Raises:
@@ -135,7 +135,7 @@ def _known(value: int | None) -> int:
     return value
 
 
-def _disk_size(planned: PlannedFile) -> int | None:
+def _disk_size(planned: SnapshotFile) -> int | None:
     path, identity = planned.entry.path, planned.entry.identity
     if path.local is None:
         return None

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from rmqindex.store.snapshot import PlannedFile
+    from rmqindex.store.snapshot import SnapshotFile
 
 __all__ = ["IndexCounts", "count_index"]
 
@@ -49,7 +49,7 @@ class IndexCounts:
 
 
 def count_index(
-    files: Sequence[PlannedFile],
+    files: Sequence[SnapshotFile],
     progress: Callable[[int, int], None] | None = None,
 ) -> IndexCounts:
     """Read every entry once for its slot, and once for its time.
@@ -101,7 +101,7 @@ def count_index(
     )
 
 
-def _batches(planned: PlannedFile, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+def _batches(planned: SnapshotFile, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     if not planned.is_empty:
         with planned.open() as file:
             yield from file.scan(stop=planned.stop, columns=columns)

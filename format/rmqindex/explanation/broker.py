@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.indexfile.reader import IndexFile
     from rmqindex.storage.location import PathLike
-    from rmqindex.store.snapshot import PlannedFile
+    from rmqindex.store.snapshot import SnapshotFile
 
 __all__ = ["BrokerSearch", "KeyTruths", "Window", "explain_file", "truth_of"]
 
@@ -139,7 +139,7 @@ class BrokerSearch:
             self._stopped_by = "hidden_by_file"
 
 
-def explain_file(planned: PlannedFile, broker: BrokerSearch, truths: KeyTruths) -> FileExplanation:
+def explain_file(planned: SnapshotFile, broker: BrokerSearch, truths: KeyTruths) -> FileExplanation:
     """Explain what a file holds for the key; go from the newest file to the oldest."""
     if planned.is_empty:
         broker.leave(planned.header)
@@ -162,7 +162,7 @@ def _without_mode(error: RmqIndexError) -> str:
 
 
 def _explain_open_file(
-    file: IndexFile, planned: PlannedFile, broker: BrokerSearch, truths: KeyTruths
+    file: IndexFile, planned: SnapshotFile, broker: BrokerSearch, truths: KeyTruths
 ) -> FileExplanation:
     entry, layout = planned.entry, planned.layout
     assert layout is not None  # there are entries

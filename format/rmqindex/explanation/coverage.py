@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from rmqindex.header import IndexHeader
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.storage.location import Location, PathLike
-    from rmqindex.store.snapshot import PlannedFile
+    from rmqindex.store.snapshot import SnapshotFile
     from rmqindex.transaction.directories import FileEntry
 
 __all__ = ["LONGEST_LAG", "Uncovered", "uncovered", "uncovered_in"]
@@ -92,7 +92,7 @@ class Uncovered:
 
 
 def uncovered(
-    path: PathLike | Store, files: Sequence[PlannedFile], log: CommitLog | None
+    path: PathLike | Store, files: Sequence[SnapshotFile], log: CommitLog | None
 ) -> tuple[Uncovered, ...]:
     """Return the parts of a log outside an index, in their order; none for a single file.
 

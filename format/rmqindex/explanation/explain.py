@@ -46,7 +46,7 @@ from rmqindex.record.message_ids import (
     decode_message_id,
     decode_offset_msg_id,
 )
-from rmqindex.store.snapshot import plan_index
+from rmqindex.store.snapshot import IndexSnapshot
 from rmqindex.store.store import Store
 from rmqindex.times import check_milliseconds, zone_of
 from rmqindex.transaction.broker_lock import BrokerLock
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     )
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.storage.location import PathLike
-from rmqindex.store.snapshot import PlannedFile
+from rmqindex.store.snapshot import SnapshotFile
 
 __all__ = ["SEARCHES", "Search", "explain_lookup"]
 
@@ -152,7 +152,7 @@ def explain_lookup(
         raise ValueError(f"begin: expected at most end, {end}, got {begin}")
     times = Times(zone_of(time_zone), time.time_ns() // 1_000_000 if now is None else now)
     store = Store.open(path, needs_index=False)
-    planned = plan_index(store, layout, "FAILFAST") if store.has_index else ()
+    planned = IndexSnapshot.of(store, layout, "FAILFAST") if store.has_index else ()
     for file in planned:
         if isinstance(file.error, AmbiguousLayoutError):
             raise file.error
@@ -193,7 +193,7 @@ class _Case:
     topic: str
     forms: KeyForms
     window: Window
-    planned: Sequence[PlannedFile]
+    planned: Sequence[SnapshotFile]
     log: CommitLog | None
 
     def collect(

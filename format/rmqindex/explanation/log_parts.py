@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rmqindex.errors import RmqIndexError
     from rmqindex.explanation.broker import Window
     from rmqindex.logfile.files import LogFile
-    from rmqindex.store.snapshot import PlannedFile
+    from rmqindex.store.snapshot import SnapshotFile
 
     Span = tuple[int, int]
 
@@ -125,7 +125,7 @@ class IndexCover(NamedTuple):
 
 
 def cover_of(
-    files: Iterable[PlannedFile], damaged: Iterable[str] = (), unread: Iterable[str] = ()
+    files: Iterable[SnapshotFile], damaged: Iterable[str] = (), unread: Iterable[str] = ()
 ) -> IndexCover:
     """Return of which messages files have entries.
 
@@ -148,14 +148,14 @@ def cover_of(
     return IndexCover.of(spans)
 
 
-def _span_of(file: PlannedFile) -> IndexSpan:
+def _span_of(file: SnapshotFile) -> IndexSpan:
     header = file.header
     is_cut = file.entry_count < header.entry_count
     end = _last_whole_message(file) if is_cut else header.end_phy_offset
     return IndexSpan(file.entry.path, header.begin_phy_offset, end, is_cut)
 
 
-def _last_whole_message(file: PlannedFile) -> int:
+def _last_whole_message(file: SnapshotFile) -> int:
     """Return the offset of the message before that of the last entry left.
 
     A message has an entry for each key, of which the cut may have taken some.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from rmqindex.commitlog.log import CommitLog
     from rmqindex.storage.location import Location
-    from rmqindex.store.snapshot import PlannedFile
+    from rmqindex.store.snapshot import SnapshotFile
 
 __all__ = [
     "PairOffsets",
@@ -90,7 +90,7 @@ def topics_to_try(topic: str, topics: Sequence[str]) -> list[str]:
 
 
 def look_up_pairs(
-    files: Sequence[PlannedFile], pairs: Iterable[tuple[str, str]], log: CommitLog | None
+    files: Sequence[SnapshotFile], pairs: Iterable[tuple[str, str]], log: CommitLog | None
 ) -> list[PairOffsets]:
     """Look up topics and keys, and return those that have entries; their messages are compared."""
     wanted = list(dict.fromkeys(pairs))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from rmqindex.export.folder import ExportResult
-    from rmqindex.store.snapshot import PlannedFile
+    from rmqindex.store.snapshot import SnapshotFile
 
 __all__ = ["EntrySelection", "entry_schema", "entry_tables", "export_entries"]
 
@@ -40,7 +40,7 @@ class _Mark:
     is_full: bool
 
     @classmethod
-    def of(cls, planned: PlannedFile, stop: int) -> _Mark:
+    def of(cls, planned: SnapshotFile, stop: int) -> _Mark:
         with planned.open() as file:
             (last,) = file.scan(stop - 1, stop, ["phy_offset"])
             is_full = planned.layout is not None and stop > planned.layout.capacity
@@ -101,7 +101,7 @@ def entry_schema() -> pa.Schema:
 
 
 def entry_tables(
-    planned: PlannedFile, selection: EntrySelection, start: int = FIRST_POSITION
+    planned: SnapshotFile, selection: EntrySelection, start: int = FIRST_POSITION
 ) -> Iterator[tuple[pa.Table, int]]:
     """Read the entries of a file that are asked for, with its name and real timestamps."""
     if planned.is_empty:
@@ -117,7 +117,7 @@ def entry_tables(
 
 
 def export_entries(
-    files: Sequence[PlannedFile],
+    files: Sequence[SnapshotFile],
     directory: str | os.PathLike[str],
     selection: EntrySelection | None = None,
     *,
@@ -171,7 +171,7 @@ def _reporter(
     return report
 
 
-def _ensure_successors(files: Sequence[PlannedFile], folder: Folder) -> None:
+def _ensure_successors(files: Sequence[SnapshotFile], folder: Folder) -> None:
     """Refuse new files that do not continue where the removed ones ended.
 
     Brokers delete expired files; a rebuild replaces files by others that have the same entries.
@@ -210,7 +210,7 @@ def _ensure_successors(files: Sequence[PlannedFile], folder: Folder) -> None:
 
 
 def _export_file(
-    planned: PlannedFile,
+    planned: SnapshotFile,
     folder: Folder,
     selection: EntrySelection,
     report: Callable[[int], None],

@@ -26,7 +26,7 @@ from rmqindex.storage.location import Location, PathLike
 from rmqindex.storage.opening import UnsteadyError, ensure_found, read_steady
 from rmqindex.storage.remote import RemoteSource
 from rmqindex.storage.source import IndexSource
-from rmqindex.transaction.directories import unfinished_append
+from rmqindex.transaction.directories import append_place, unfinished_append
 
 if TYPE_CHECKING:
     import pyarrow.fs as pafs
@@ -154,11 +154,12 @@ def _open_local(path: Location) -> IndexSource:
 
 
 def _open_once(path: Location) -> IndexSource:
-    undo = unfinished_append(path)
+    place = append_place(path)
+    undo = unfinished_append(path, place)
     source = _CommittedSource(path)
     try:
         count = source.keep_header()
-        now = unfinished_append(path)
+        now = unfinished_append(path, place)
         if undo is not None and now is not None and now.record == undo.record:
             return _UndoneSource(source, undo)
         if undo is None and now is None and count <= source.stored_index_count():

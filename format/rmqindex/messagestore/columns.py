@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rmqindex.explanation.coverage import Uncovered
     from rmqindex.export.usage import Usage
     from rmqindex.indexfile.entries import Mode
-    from rmqindex.store.snapshot import PlannedFile
+    from rmqindex.store.snapshot import SnapshotFile
 
 __all__ = ["incomplete_index", "incomplete_log", "usage_table", "with_messages"]
 
@@ -86,7 +86,7 @@ def with_messages(found: pa.Table, log: CommitLog, mode: Mode) -> pa.Table:
 
 
 def incomplete_index(
-    files: Sequence[PlannedFile], lacking: Sequence[Uncovered]
+    files: Sequence[SnapshotFile], lacking: Sequence[Uncovered]
 ) -> dict[str, str] | None:
     """Warn the caller's caller of what an index lacks; return it as the metadata of the answer."""
     texts = [planned.lacking for planned in files if planned.lacking is not None]

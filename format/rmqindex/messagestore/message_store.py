@@ -39,7 +39,7 @@ from rmqindex.messagestore.summary import FILE_COLUMNS, file_row, files_text, lo
 from rmqindex.query.many_keys import lookup_keys
 from rmqindex.storage.filesystem import status_of
 from rmqindex.storage.location import Location
-from rmqindex.store.snapshot import plan_index
+from rmqindex.store.snapshot import IndexSnapshot
 from rmqindex.store.store import Store
 from rmqindex.times import system_zone, zone_of
 
@@ -57,7 +57,6 @@ if TYPE_CHECKING:
     from rmqindex.logfile.files import LogFile
     from rmqindex.messagestore.arguments import Time
     from rmqindex.storage.location import PathLike
-    from rmqindex.store.snapshot import PlannedFile
 
 __all__ = ["MessageStore"]
 
@@ -167,11 +166,11 @@ class MessageStore:
         max_num = int_or_none("max_num", max_num, 1)
         wanted = key_array(keys)
         first, last = time_range(begin, end, self._zone)
-        store = Store.open(self._path, needs_index=False)
+        store = Store.open(self._path, needs_index=False, allow_empty=True)
         with self._opened_log(store) as log:
             if message and log is None:
                 raise ValueError(f"message: needs a CommitLog, and {self.path} has none")
-            files = plan_index(store, self._layout, self._mode)
+            files = IndexSnapshot.of(store, self._layout, self._mode)
             found = lookup_keys(files, log, topic, wanted, begin=first, end=last, max_num=max_num)
             found = with_messages(found, log, self._mode) if log and message else found
             lacks = uncovered(store, files, log)
@@ -472,8 +471,8 @@ class MessageStore:
             parts += [str(error)] if str(error) not in parts else []
         return ", ".join(parts), [file_row(file, self._zone) for file in facts]
 
-    def _files(self) -> tuple[PlannedFile, ...]:
-        return plan_index(self._path, self._layout, self._mode)
+    def _files(self) -> IndexSnapshot:
+        return IndexSnapshot.of(self._path, self._layout, self._mode)
 
     @contextmanager
     def _opened_log(self, store: Store | None = None) -> Iterator[CommitLog | None]:

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from rmqindex.bulk.rebuild import RebuildResult
     from rmqindex.bulk.tags import TagChoice
     from rmqindex.consumequeue.rebuild import QueueRebuildResult
-    from rmqindex.store.snapshot import PlannedFile
+    from rmqindex.store.snapshot import SnapshotFile
 
 __all__ = ["complain_of_lacking", "complain_of_missing", "queue_notes", "rebuild_notes"]
 
 
-def complain_of_lacking(files: Iterable[PlannedFile]) -> None:
+def complain_of_lacking(files: Iterable[SnapshotFile]) -> None:
     """Say on standard error what of damaged IndexFiles an answer lacks."""
     for planned in files:
         if planned.lacking is not None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rmqindex.commitlog.log import CommitLog
-    from rmqindex.store.snapshot import PlannedFile
+    from rmqindex.store.snapshot import SnapshotFile
 
 __all__ = ["LOOKUP_SCHEMA", "lookup_keys"]
 
@@ -44,7 +44,7 @@ _NO_LOG = MATCH_CODES.index(NO_LOG)
 
 
 def lookup_keys(
-    files: Sequence[PlannedFile],
+    files: Sequence[SnapshotFile],
     log: CommitLog | None,
     topic: str,
     keys: pa.Array,

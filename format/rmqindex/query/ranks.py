@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.indexfile.reader import IndexFile
     from rmqindex.storage.location import Location
-    from rmqindex.store.snapshot import PlannedFile
+    from rmqindex.store.snapshot import SnapshotFile
     from rmqindex.transaction.directories import FileEntry
 
 __all__ = ["EntryRun", "Ranks", "SearchedFile", "choose_key"]
@@ -68,7 +68,7 @@ class SearchedFile:
         return cls(path, lambda: nullcontext(file), file.layout)
 
     @classmethod
-    def planned(cls, planned: PlannedFile) -> Self:
+    def planned(cls, planned: SnapshotFile) -> Self:
         """Return a file of a plan, which is opened again."""
         return cls(planned.name_path, planned.open, planned.layout)
 

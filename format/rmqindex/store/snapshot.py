@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, overload
 
 from rmqindex.command_line import command_line
 from rmqindex.errors import CorruptIndexError, RmqIndexError
@@ -23,30 +24,30 @@ from rmqindex.indexfile.geometry import Layout, UnknownLayoutError, fits_layout,
 from rmqindex.indexfile.reader import IndexFile
 from rmqindex.indexfile.uncounted import damaged_header
 from rmqindex.layout import FIRST_POSITION, HEADER_SIZE
+from rmqindex.storage.filesystem import status_of
 from rmqindex.storage.identity import FileChangedError
 from rmqindex.storage.opening import UnsteadyError, read_steady
-from rmqindex.store.store import Store, index_entries, index_files, list_index_files
-from rmqindex.transaction.directories import exists
+from rmqindex.store.store import Store, index_entries, list_index_files
+from rmqindex.transaction.directories import FileEntry, exists
 from rmqindex.transaction.journal import effective_listing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from rmqindex.indexfile.entries import Mode
     from rmqindex.indexfile.fingerprint import Fingerprint
     from rmqindex.storage.identity import FileIdentity
     from rmqindex.storage.location import Location, PathLike
-    from rmqindex.transaction.directories import FileEntry
 
 
 __all__ = [
-    "PlannedFile",
+    "IndexSnapshot",
     "Snapshot",
+    "SnapshotFile",
     "lacking_text",
     "layout_beside",
     "layout_of_fullest",
     "open_in_store",
-    "plan_index",
     "read_listed",
 ]
 
@@ -54,7 +55,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedFile:
+class SnapshotFile:
     """An IndexFile as of the listing of its directory.
 
     Attributes:
@@ -83,7 +84,7 @@ class PlannedFile:
     @classmethod
     def of(
         cls, entry: FileEntry, name_path: Location, layout: Layout | None, mode: Mode
-    ) -> PlannedFile:
+    ) -> SnapshotFile:
         """Read the header of a listed file; one that cannot be used has its ``error`` set."""
         try:
             with open_in_store(entry.path, layout, mode, name_path) as file:
@@ -177,36 +178,60 @@ class PlannedFile:
                 yield place
 
 
-def plan_index(
-    path: PathLike | Store, layout: Layout | None, mode: Mode
-) -> tuple[PlannedFile, ...]:
-    """List the IndexFiles of a path and read their headers, as of one moment.
+@dataclass(frozen=True, slots=True)
+class IndexSnapshot(Sequence[SnapshotFile]):
+    """The files of an index as of one moment, oldest first, with their headers.
 
-    Args:
-        path: An IndexFile, an index directory, or a store root that has ``index/``.
-        layout: The geometry of every file; None to infer it.
-        mode: ``FAILFAST`` or ``DROPMALFORMED``, as :class:`IndexFile` takes it.
-
-    Returns:
-        The files, oldest first; those that cannot be used have their ``error`` set.
-
-    Raises:
-        RmqIndexError: The path is absent, the store is of another kind, or files came and went
-            during every listing for ten seconds.
+    Attributes:
+        files: The files; those that cannot be used have their ``error`` set.
     """
-    store = Store.open(path)
-    if store.file is not None:
-        return tuple(
-            PlannedFile.of(each, each.path, layout, mode) for each in index_files(store.file)
-        )
-    directory = store.index
-    return read_listed(
-        directory,
-        lambda: list_index_files(directory, mode),
-        lambda entries: tuple(
-            PlannedFile.of(each, directory.child(each.name), layout, mode) for each in entries
-        ),
-    )
+
+    files: tuple[SnapshotFile, ...] = ()
+
+    @classmethod
+    def of(cls, path: PathLike | Store, layout: Layout | None, mode: Mode) -> IndexSnapshot:
+        """List the IndexFiles of a path and read their headers.
+
+        Args:
+            path: An IndexFile, an index directory, or a store root that has ``index/``; or its
+                store.
+            layout: The geometry of every file; None to infer it.
+            mode: ``FAILFAST`` or ``DROPMALFORMED``, as :class:`IndexFile` takes it.
+
+        Raises:
+            RmqIndexError: The path is absent, the store is of another kind, or files came and went
+                during every listing for ten seconds.
+        """
+        store = Store.open(path, allow_empty=True)
+        if store.file is not None:
+            entry = FileEntry(store.file, store.file.name, status_of(store.file).size)
+            return cls((SnapshotFile.of(entry, store.file, layout, mode),))
+        directory = store.index
+
+        def read(entries: Sequence[FileEntry]) -> tuple[SnapshotFile, ...]:
+            return tuple(
+                SnapshotFile.of(entry, directory.child(entry.name), layout, mode)
+                for entry in entries
+            )
+
+        files = read_listed(directory, lambda: list_index_files(directory, mode), read)
+        if not files:
+            Store.open(store.given)  # refuses an empty directory that is not a store's
+        return cls(files)
+
+    @overload
+    def __getitem__(self, place: int) -> SnapshotFile: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> IndexSnapshot: ...
+
+    def __getitem__(self, place: int | slice) -> SnapshotFile | IndexSnapshot:
+        """Return a file, or the snapshot of some."""
+        return IndexSnapshot(self.files[place]) if isinstance(place, slice) else self.files[place]
+
+    def __len__(self) -> int:
+        """Return how many files there are."""
+        return len(self.files)
 
 
 def read_listed(

@@ -16,9 +16,10 @@ from rmqindex.storage.identity import FileIdentity
 from rmqindex.storage.location import Location
 from rmqindex.storage.opening import UnsteadyError, read_steady
 from rmqindex.transaction.journal import (
-    JOURNAL_NAME,
     Journal,
     effective_listing,
+    has_journal,
+    journal_path,
     root_name,
     staging_root,
 )
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FileEntry",
+    "append_place",
     "directory_entries",
     "entries_or_none",
     "exists",
@@ -113,7 +115,8 @@ def directory_entries(directory: PathLike) -> list[FileEntry]:
 
 def _local_entries(location: Location) -> list[FileEntry]:
     entries = []
-    for name, place in effective_listing(location).items():
+    listing = effective_listing(location)
+    for name, place in listing.items():
         path = location.storage.at(place)
         try:
             status = place.stat()
@@ -124,7 +127,9 @@ def _local_entries(location: Location) -> list[FileEntry]:
             entries.append(FileEntry(path, name, 0))  # opening it will raise
             continue
         is_directory = stat.S_ISDIR(status.st_mode)
-        if is_directory and _is_uncommitted(place):
+        # A commit makes the staging root before the directory beside it.
+        may_be_uncommitted = is_directory and (root_name(name) in listing or place.is_symlink())
+        if may_be_uncommitted and _is_uncommitted(place):
             continue
         size = 0 if is_directory else status.st_size
         identity = None if is_directory else FileIdentity.of_stat(status)
@@ -182,11 +187,22 @@ def entries_or_none(directory: PathLike, listed: Lister = directory_entries) -> 
         raise
 
 
-def unfinished_append(path: str | os.PathLike[str]) -> AppendUndo | None:
+def append_place(path: str | os.PathLike[str]) -> tuple[str, str, str]:
+    """Return a file's directory and name, links followed, and the journal that may append to it."""
+    if os.path.islink(path):  # noqa: PTH114  (pathlib costs as much again)
+        path = os.path.realpath(path)
+    directory, name = os.path.split(path)
+    return directory, name, journal_path(directory)
+
+
+def unfinished_append(
+    path: str | os.PathLike[str], place: tuple[str, str, str] | None = None
+) -> AppendUndo | None:
     """Return the append in place that an unfinished commit, dead or alive, makes to a file.
 
     Args:
         path: A local file; for a link, the commit is one to the file that it leads to.
+        place: What :func:`append_place` returned, for a caller that asks twice.
 
     Returns:
         The state of the file before; None where there is no such commit.
@@ -195,10 +211,8 @@ def unfinished_append(path: str | os.PathLike[str]) -> AppendUndo | None:
         RmqIndexError: A journal is damaged, or one commit after the other appended to the file for
             ten seconds.
     """
-    if os.path.islink(path):  # noqa: PTH114  (pathlib costs as much again)
-        path = os.path.realpath(path)
-    directory, name = os.path.split(path)
-    if not _has_journal(directory):
+    directory, name, journal_place = place or append_place(path)
+    if not has_journal(journal_place):
         return None
     root = staging_root(directory)
 
@@ -214,17 +228,6 @@ def unfinished_append(path: str | os.PathLike[str]) -> AppendUndo | None:
     return read_steady(path, read)
 
 
-def _has_journal(directory: str) -> bool:
-    """Return whether a directory has a journal, or whether it has one is unknown."""
-    try:
-        os.lstat(_journal_path(directory))
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except OSError:  # reading it will raise
-        return True
-    return True
-
-
 def _is_uncommitted(directory: str | os.PathLike[str]) -> bool:
     """Return whether an unfinished commit made a directory, so that it was not there before.
 
@@ -235,31 +238,10 @@ def _is_uncommitted(directory: str | os.PathLike[str]) -> bool:
         RmqIndexError: As for :func:`effective_listing`.
     """
     # A commit writes its journal before it makes the directory: without one, none is unfinished.
-    if not os.path.lexists(_journal_path(directory)):
+    if not os.path.lexists(journal_path(directory)):
         return False
     try:
         effective_listing(directory)
     except FileNotFoundError:
         return True
     return False
-
-
-def _journal_path(directory: str | os.PathLike[str]) -> str:
-    """Return a path of an index directory's journal, whether or not it exists.
-
-    Every listing and every reading of a file asks, so the path is resolved only where it must be: a
-    directory that is no link has its staging root beside it.
-    """
-    parent, name = os.path.split(directory)
-    root = os.path.join(parent, root_name(name))  # noqa: PTH118  (pathlib costs as much again)
-    if name in ("", ".", "..") or not _is_own_directory(directory):
-        root = str(staging_root(directory))
-    return f"{root}/{JOURNAL_NAME}"
-
-
-def _is_own_directory(path: str | os.PathLike[str]) -> bool:
-    """Return whether a directory is at a path, and no link to one."""
-    try:
-        return stat.S_ISDIR(os.lstat(path).st_mode)
-    except OSError:
-        return False

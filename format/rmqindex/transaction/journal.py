@@ -45,6 +45,7 @@ import contextlib
 import errno
 import os
 import shlex
+import stat
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -67,6 +68,8 @@ __all__ = [
     "JOURNAL_NAME",
     "Journal",
     "effective_listing",
+    "has_journal",
+    "journal_path",
     "remove_leftovers",
     "root_beside",
     "root_name",
@@ -94,10 +97,7 @@ def staging_root(directory: str | os.PathLike[str]) -> Path:
 
 
 def effective_listing(directory: str | os.PathLike[str]) -> dict[str, Path]:
-    """List an index directory as its last finished commit left it.
-
-    Args:
-        directory: A local index directory.
+    """List a local index directory as its last finished commit left it.
 
     Returns:
         Every name in it (IndexFiles or not), and the path of its bytes: in the directory, or, while
@@ -110,22 +110,48 @@ def effective_listing(directory: str | os.PathLike[str]) -> dict[str, Path]:
             began and ended for ten seconds without a pause.
     """
     path = Path(directory)
-    root = staging_root(path)
-    return read_steady(path, lambda: _list_once(path, root))
+    place = journal_path(path)
+    return read_steady(path, lambda: _list_once(path, place))
 
 
-def _list_once(directory: Path, root: Path) -> dict[str, Path]:
-    """List a directory once.
+def journal_path(directory: str | os.PathLike[str]) -> str:
+    """Return a path of an index directory's journal, whether or not it exists.
 
-    While there is a journal, it yields the old state at once, however long the commit takes. No
-    clock and no time stamp decides.
-
-    Raises:
-        UnsteadyError: A commit began or ended meanwhile.
+    Every listing and every reading of a file asks, so the path is resolved only where it must be: a
+    directory that is no link has its staging root beside it.
     """
-    journal = Journal.read(root)
+    parent, name = os.path.split(directory)
+    root = os.path.join(parent, root_name(name))  # noqa: PTH118  (pathlib costs as much again)
+    if name in ("", ".", "..") or not _is_own_directory(directory):
+        root = str(staging_root(directory))
+    return f"{root}/{JOURNAL_NAME}"
+
+
+def has_journal(path: str) -> bool:
+    """Return whether there is a journal, or whether there is one is unknown."""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:  # reading it will raise
+        return True
+    return True
+
+
+def _is_own_directory(path: str | os.PathLike[str]) -> bool:
+    """Return whether a directory is at a path, and no link to one."""
+    try:
+        return stat.S_ISDIR(os.lstat(path).st_mode)
+    except OSError:
+        return False
+
+
+def _list_once(directory: Path, place: str) -> dict[str, Path]:
+    """List a directory once: while there is a journal, in the old state; no clock decides."""
+    journal = _journal_of(directory, place)
     listing = _listing(directory)
     if journal is not None:
+        root = staging_root(directory)
         listing, lost = journal.old_state(root, listing)
         if Journal.read(root) != journal:
             raise UnsteadyError(_DISTURBED)
@@ -137,12 +163,16 @@ def _list_once(directory: Path, root: Path) -> dict[str, Path]:
     # A commit may have begun and ended during the listing, within one tick of the time stamps. It
     # has then left other names, since none is ever used again. Without a journal in between, what
     # two listings agree on is a committed state.
-    if Journal.read(root) is not None:
+    if _journal_of(directory, place) is not None:
         raise UnsteadyError(_DISTURBED)
     again = set(os.listdir(directory))  # noqa: PTH208  (no paths are needed)
-    if listing.keys() != again or Journal.read(root) is not None:
+    if listing.keys() != again or _journal_of(directory, place) is not None:
         raise UnsteadyError(_DISTURBED)
     return listing
+
+
+def _journal_of(directory: Path, place: str) -> Journal | None:
+    return Journal.read(staging_root(directory)) if has_journal(place) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,13 +323,7 @@ class Journal:
     def recover(self, root: Path, directory: Path) -> bool:
         """Undo the commit; finish it where another program has gone on with what it brought in.
 
-        Safe to repeat if it dies at any point.
-
-        Returns:
-            Whether it was finished.
-
-        Raises:
-            RmqIndexError: Another program has changed files, and the commit cannot be finished.
+        Safe to repeat if it dies at any point. Returns whether it was finished.
         """
         saved = self._saved_path(root)
         changed = self._changed(directory, saved)
@@ -322,11 +346,7 @@ class Journal:
         return append is None or (mark is not None and append.is_made(mark.header))
 
     def undo(self, root: Path, directory: Path) -> None:
-        """Restore the old state; safe to repeat if it dies at any point.
-
-        Raises:
-            RmqIndexError: Another program has changed what would be deleted.
-        """
+        """Restore the old state; safe to repeat if it dies at any point."""
         saved = self._saved_path(root)
         _, lost = self.old_state(root, _listing(directory) if directory.exists() else {})
         if lost:

@@ -15,7 +15,7 @@ from recorded import BROKER_VERSIONS
 from rmqindex import CommitLog, Layout, RmqIndexError, rebuild_index, verify
 from rmqindex.explanation import uncovered
 from rmqindex.store.names import timestamp_name
-from rmqindex.store.snapshot import plan_index
+from rmqindex.store.snapshot import IndexSnapshot
 
 SAMPLE = Path(rmqindex.sample_store())
 NAMES = sorted(path.name for path in (SAMPLE / "index").iterdir())
@@ -121,7 +121,7 @@ def test_a_clock_that_stepped_back_makes_no_message_old(tmp_path, indexed):
         assert "index_lags" in found
         assert errors(tmp_path) == set()
         with CommitLog(tmp_path) as opened:
-            outside = uncovered(tmp_path, plan_index(tmp_path, None, "FAILFAST"), opened)
+            outside = uncovered(tmp_path, IndexSnapshot.of(tmp_path, None, "FAILFAST"), opened)
         assert "end" not in {part.part for part in outside}
 
 

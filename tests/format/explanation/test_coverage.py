@@ -25,7 +25,7 @@ from rmqindex import (
 )
 from rmqindex.explanation import uncovered, uncovered_in
 from rmqindex.storage.location import Location
-from rmqindex.store.snapshot import plan_index
+from rmqindex.store.snapshot import IndexSnapshot
 
 SAMPLE = rmqindex.sample_store()
 NAMES = sorted(path.name for path in (SAMPLE / "index").iterdir())
@@ -57,7 +57,7 @@ def lacking(store, mode="FAILFAST"):
     """Return what lies outside the index of a store, as a lookup and as a plan tell it."""
     log_path = store if any(store.glob("dledger-*")) else store / "commitlog"
     with CommitLog(log_path) as log:
-        parts = uncovered(store, plan_index(store, None, mode), log)
+        parts = uncovered(store, IndexSnapshot.of(store, None, mode), log)
         planned = uncovered_in(Location.of(store / "index"), log)
     assert [(part.part, part.start) for part in planned] == [(p.part, p.start) for p in parts]
     return parts
@@ -152,7 +152,7 @@ class TestWholeIndexes:
         """The user chose to leave the others out."""
         path = store / "index" / NAMES[2]
         with CommitLog(store / "commitlog") as log:
-            assert uncovered(path, plan_index(path, None, "FAILFAST"), log) == ()
+            assert uncovered(path, IndexSnapshot.of(path, None, "FAILFAST"), log) == ()
 
     def test_a_file_under_another_name_is_none(self, store):
         """Its entries are found, wherever its name puts it."""

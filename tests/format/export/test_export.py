@@ -22,7 +22,7 @@ from commitlog_encoder import Log, Message, properties_text
 from rmqindex import CommitLog, CorruptCommitLogError, RmqIndexError
 from rmqindex.commitlog import Selection, newest_messages, select_messages
 from rmqindex.export import DEFAULT_COLUMNS, EntrySelection, export_entries, export_messages
-from rmqindex.store.snapshot import plan_index
+from rmqindex.store.snapshot import IndexSnapshot
 
 STORE = rmqindex.sample_store()
 TOPICS = ("A", "B", "C")
@@ -420,7 +420,7 @@ class TestEntries:
         """Each entry is there once, with the name of its IndexFile."""
         with tempfile.TemporaryDirectory() as folder:
             out = Path(folder) / "out"
-            files = plan_index(STORE, None, "FAILFAST")
+            files = IndexSnapshot.of(STORE, None, "FAILFAST")
             for stop in [*stops, None]:
                 left = [stop]
 
@@ -448,37 +448,37 @@ class TestEntries:
     def test_an_index_file_that_was_written_anew_is_refused(self, tmp_path):
         """Its name alone does not tell."""
         shutil.copytree(STORE / "index", tmp_path / "index")
-        export_entries(plan_index(tmp_path / "index", None, "FAILFAST"), tmp_path / "out")
+        export_entries(IndexSnapshot.of(tmp_path / "index", None, "FAILFAST"), tmp_path / "out")
         first, second = sorted((tmp_path / "index").iterdir())[:2]
         shutil.copy(second, first)
         with pytest.raises(RmqIndexError, match="written anew"):
-            export_entries(plan_index(tmp_path / "index", None, "FAILFAST"), tmp_path / "out")
+            export_entries(IndexSnapshot.of(tmp_path / "index", None, "FAILFAST"), tmp_path / "out")
 
     def test_entries_of_a_file_that_was_written_anew_behind_its_first_are_refused(self, tmp_path):
         """Header and first entry may be the same."""
         shutil.copytree(STORE / "index", tmp_path / "index")
-        files = plan_index(tmp_path / "index", None, "FAILFAST")
+        files = IndexSnapshot.of(tmp_path / "index", None, "FAILFAST")
         export_entries(files, tmp_path / "out")
         path = Path(files[0].entry.path)
         data = bytearray(path.read_bytes())
         data[files[0].layout.entry_offset(2) + 11] ^= 1  # a phy_offset
         path.write_bytes(data)
         with pytest.raises(RmqIndexError, match=r"with checksum .*written anew"):
-            export_entries(plan_index(tmp_path / "index", None, "FAILFAST"), tmp_path / "out")
+            export_entries(IndexSnapshot.of(tmp_path / "index", None, "FAILFAST"), tmp_path / "out")
 
     @pytest.mark.parametrize("how", ["relayout", "rebuild"])
     def test_an_index_that_was_laid_out_anew_is_refused(self, tmp_path, how):
         """Its files have other names and the same entries, which would be there twice."""
         store = tmp_path / "store"
         shutil.copytree(STORE, store)
-        export_entries(plan_index(store, None, "FAILFAST"), tmp_path / "out")
+        export_entries(IndexSnapshot.of(store, None, "FAILFAST"), tmp_path / "out")
         before = sorted(path.name for path in (tmp_path / "out").iterdir())
         if how == "relayout":
             rmqindex.relayout_index(store / "index", rmqindex.Layout(50, 2000))
         else:
             rmqindex.rebuild_index(store, store / "index", replace=True)
         with pytest.raises(RmqIndexError, match=r"written anew.*another directory"):
-            export_entries(plan_index(store, None, "FAILFAST"), tmp_path / "out")
+            export_entries(IndexSnapshot.of(store, None, "FAILFAST"), tmp_path / "out")
         assert sorted(path.name for path in (tmp_path / "out").iterdir()) == before
 
     def test_files_that_expired_are_no_longer_asked_for(self, tmp_path):
@@ -487,20 +487,22 @@ class TestEntries:
         paths = sorted((tmp_path / "index").iterdir())
         newest = (tmp_path / paths[-1].name, paths[-1])
         paths[-1].rename(newest[0])
-        export_entries(plan_index(tmp_path / "index", None, "FAILFAST"), tmp_path / "out")
+        export_entries(IndexSnapshot.of(tmp_path / "index", None, "FAILFAST"), tmp_path / "out")
         newest[0].rename(newest[1])
         paths[0].unlink()
-        result = export_entries(plan_index(tmp_path / "index", None, "FAILFAST"), tmp_path / "out")
+        result = export_entries(
+            IndexSnapshot.of(tmp_path / "index", None, "FAILFAST"), tmp_path / "out"
+        )
         assert len(result.files) == 1
 
     def test_a_file_that_vanished_before_its_end_was_read_is_named(self, tmp_path):
         """A crashed broker deletes the newest one, whose later entries are lost or elsewhere."""
         shutil.copytree(STORE / "index", tmp_path / "index")
-        export_entries(plan_index(tmp_path / "index", None, "FAILFAST"), tmp_path / "out")
+        export_entries(IndexSnapshot.of(tmp_path / "index", None, "FAILFAST"), tmp_path / "out")
         newest = max((tmp_path / "index").iterdir())
         newest.unlink()
         with pytest.raises(RmqIndexError, match=f"expected the IndexFile {newest.name}, whose"):
-            export_entries(plan_index(tmp_path / "index", None, "FAILFAST"), tmp_path / "out")
+            export_entries(IndexSnapshot.of(tmp_path / "index", None, "FAILFAST"), tmp_path / "out")
         for path in (tmp_path / "index").iterdir():
             path.unlink()
         with pytest.raises(RmqIndexError, match="got none of them"):
@@ -509,7 +511,7 @@ class TestEntries:
     def test_files_given_one_by_one_are_no_others_successors(self, tmp_path):
         """Those that were exported before are beside them."""
         for path in sorted((STORE / "index").iterdir()):
-            export_entries(plan_index(path, None, "FAILFAST"), tmp_path / "out")
+            export_entries(IndexSnapshot.of(path, None, "FAILFAST"), tmp_path / "out")
         assert len(list((tmp_path / "out").glob("entries-*"))) > 1
 
 

@@ -22,7 +22,7 @@ from rmqindex import (
     verify,
 )
 from rmqindex.query.many_keys import lookup_keys
-from rmqindex.store.snapshot import plan_index
+from rmqindex.store.snapshot import IndexSnapshot
 from trees import queue_files
 
 VERSIONS = sorted(path.name for path in BROKER_VERSIONS.iterdir() if path.is_dir())
@@ -187,7 +187,7 @@ def test_every_key_is_answered_as_the_broker_did(store, layout, told):
 
 def test_every_key_is_found_where_its_messages_are(store, layout, told, rows):
     """Lookups that compare entries with their messages give those of the key, and no others."""
-    files = plan_index(store, layout, "FAILFAST")
+    files = IndexSnapshot.of(store, layout, "FAILFAST")
     with CommitLog(store) as log:
         for topic, key, index_type in questions_of(told):
             column = {"U": "uniq_key", "T": "tags", None: "keys"}[index_type]

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from rmqindex import CorruptIndexError, IndexFile, IndexFileWriter, IndexHeader, Layout
-from rmqindex.store.snapshot import plan_index
+from rmqindex.store.snapshot import IndexSnapshot
 
 LAYOUT = Layout(97, 200)
 
@@ -35,7 +35,7 @@ def write_at(path, offset, data):
 
 def errors(store, mode="FAILFAST", layout=None):
     """Return the error of each file."""
-    return [file.error for file in plan_index(store, layout, mode)]
+    return [file.error for file in IndexSnapshot.of(store, layout, mode)]
 
 
 @pytest.mark.parametrize("layout", [None, LAYOUT])
@@ -76,7 +76,7 @@ def test_a_header_of_zeros_in_a_lone_file_of_the_default_size_is_refused(tmp_pat
 def test_the_lenient_reader_names_the_uncounted_entries(store, files):
     """It passes them over, and says so."""
     write_header(files[2], index_count=0)
-    file = plan_index(store, None, "DROPMALFORMED")[2]
+    file = IndexSnapshot.of(store, None, "DROPMALFORMED")[2]
     assert file.error is None
     assert "index_count at byte 36" in file.lacking
     assert "which the header does not count" in file.lacking

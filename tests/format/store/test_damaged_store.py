@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import rmqindex
 from rmqindex import CorruptIndexError, RmqIndexError
-from rmqindex.store.snapshot import plan_index
+from rmqindex.store.snapshot import IndexSnapshot
 
 STORE = Path(rmqindex.sample_store())
 NAMES = sorted(path.name for path in (STORE / "index").iterdir())
@@ -23,7 +23,7 @@ LAYOUT = rmqindex.Layout(97, 200)
 def rows(path, mode="DROPMALFORMED", layout=None):
     """Return every row of a path, each with its file; links are as stored, right or not."""
     found = set()
-    for planned in plan_index(path, layout, mode):
+    for planned in IndexSnapshot.of(path, layout, mode):
         if planned.is_empty:
             continue
         with planned.open() as file:

@@ -143,9 +143,9 @@ def broker(directory):
 
 def plan(directory):
     """List the files."""
-    from rmqindex.store.snapshot import plan_index
+    from rmqindex.store.snapshot import IndexSnapshot
 
-    return plan_index(directory, None, "FAILFAST")
+    return IndexSnapshot.of(directory, None, "FAILFAST")
 
 
 READS = [lookup, scan, salvage, explain, info, plot, broker]

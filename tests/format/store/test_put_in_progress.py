@@ -8,7 +8,7 @@ import pytest
 
 import live_broker
 from rmqindex import Layout
-from rmqindex.store.snapshot import plan_index
+from rmqindex.store.snapshot import IndexSnapshot
 
 LAYOUT = Layout(7, 6)
 FILES = 3
@@ -38,7 +38,7 @@ def states(tmp_path, monkeypatch, request):
 def read(index, mode, layout):
     """Return the entries of an index; nothing may be missing in what is said of it."""
     rows = []
-    for planned in plan_index(index, layout, mode):
+    for planned in IndexSnapshot.of(index, layout, mode):
         assert planned.error is None
         assert planned.lacking is None
         if planned.is_empty:

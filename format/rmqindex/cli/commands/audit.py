@@ -34,7 +34,7 @@ from rmqindex.display.plot_data import count_index
 from rmqindex.display.terminal import progress_bar
 from rmqindex.display.text import counted, write_line
 from rmqindex.output.notes import complain_of_lacking
-from rmqindex.store.snapshot import plan_index
+from rmqindex.store.snapshot import IndexSnapshot
 from rmqindex.times import MILLISECOND, parse_duration
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def plot(
     layout = layout_of(max_hash_slot_num, max_index_num)
     if out.suffix.lower() not in IMAGE_TYPES:
         raise click.BadParameter(f"expected {', '.join(IMAGE_TYPES)}", param_hint="--out")
-    files = plan_index(path, layout, mode)
+    files = IndexSnapshot.of(path, layout, mode)
     complain_of_lacking(files)
     with progress_bar("read") as report:
         counts = count_index(files, report)

@@ -38,7 +38,7 @@ from rmqindex.export import (
 )
 from rmqindex.output.notes import complain_of_lacking, complain_of_missing
 from rmqindex.storage.location import Location
-from rmqindex.store.snapshot import plan_index
+from rmqindex.store.snapshot import IndexSnapshot
 
 if TYPE_CHECKING:
     from rmqindex.audit import MissingPart
@@ -192,7 +192,7 @@ def export(
             ):
                 if value:
                     raise click.BadParameter("not together with --entries", param_hint=name)
-            files = plan_index(store, layout, mode)
+            files = IndexSnapshot.of(store, layout, mode)
             complain_of_lacking(files)
             result = export_entries(
                 files,

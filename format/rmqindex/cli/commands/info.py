@@ -39,7 +39,7 @@ from rmqindex.output.interface import Shortfall
 from rmqindex.output.notes import complain_of_lacking
 from rmqindex.storage.location import Location
 from rmqindex.store.sample import write_sample_store
-from rmqindex.store.snapshot import layout_beside, plan_index
+from rmqindex.store.snapshot import IndexSnapshot, layout_beside
 from rmqindex.store.store import rebuild_advice
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from rmqindex.indexfile.entries import Mode
     from rmqindex.output.interface import Zone
-    from rmqindex.store.snapshot import PlannedFile
+    from rmqindex.store.snapshot import SnapshotFile
 
 __all__ = ["info", "sample", "scan"]
 
@@ -85,7 +85,7 @@ def info(
     """
     layout = layout_of(max_hash_slot_num, max_index_num)
     output = choose_output(as_json, zone)
-    files = plan_index(path, layout, mode)
+    files = IndexSnapshot.of(path, layout, mode)
     facts = [describe(planned) for planned in files]
     output.files(path, facts)
     if not facts and (advice := rebuild_advice(Location.of(path))):
@@ -168,7 +168,7 @@ def scan(
     if key_hash is not None:
         ranges["key_hash"] = (key_hash, key_hash)
     output = choose_output(as_json, zone)
-    files = plan_index(path, layout, "DROPMALFORMED" if salvaged else mode)
+    files = IndexSnapshot.of(path, layout, "DROPMALFORMED" if salvaged else mode)
     if not salvaged:
         complain_of_lacking(files)
     entries = _entries(files, ranges, shortfall, salvaged=salvaged)
@@ -176,7 +176,7 @@ def scan(
 
 
 def _entries(
-    files: Sequence[PlannedFile],
+    files: Sequence[SnapshotFile],
     ranges: dict[str, tuple[int, int]],
     shortfall: Shortfall,
     *,
@@ -204,13 +204,13 @@ def _entries(
                 yield {"file": planned.entry.name, **dict(zip(columns, row, strict=True))}
 
 
-def _scan_entries(planned: PlannedFile) -> Iterator[pa.RecordBatch]:
+def _scan_entries(planned: SnapshotFile) -> Iterator[pa.RecordBatch]:
     if not planned.is_empty:
         with planned.open() as file:
             yield from file.scan(stop=planned.stop)
 
 
-def _salvage_entries(planned: PlannedFile) -> Iterator[pa.RecordBatch]:
+def _salvage_entries(planned: SnapshotFile) -> Iterator[pa.RecordBatch]:
     layout = planned.layout or layout_beside(planned.name_path)
     if planned.is_empty:
         with suppress(UnknownLayoutError):  # a file without entries in an index without any

@@ -43,7 +43,7 @@ from rmqindex.output.notes import complain_of_lacking
 from rmqindex.query.many_keys import lookup_keys
 from rmqindex.query.verification import VERIFIED
 from rmqindex.storage.location import Location, path_text
-from rmqindex.store.snapshot import plan_index
+from rmqindex.store.snapshot import IndexSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.output.interface import Zone
     from rmqindex.query.index_directory import QueryOffsetResult
-    from rmqindex.store.snapshot import PlannedFile
+    from rmqindex.store.snapshot import SnapshotFile
 
 __all__ = ["lookup"]
 
@@ -152,7 +152,7 @@ def lookup(
             stack.enter_context(log)
         elif with_message:
             raise click.BadParameter("needs a CommitLog, found none", param_hint="--message")
-        files = plan_index(path, layout, mode)
+        files = IndexSnapshot.of(path, layout, mode)
         gaps = uncovered(path, files, log)
         lacking = [file.lacking for file in files if file.lacking is not None]
         untagged = _untagged(topic, asked if tag else [], files, layout, log)
@@ -181,7 +181,7 @@ def lookup(
 def _untagged(
     topic: str,
     tags: Sequence[str],
-    files: Sequence[PlannedFile],
+    files: Sequence[SnapshotFile],
     layout: Layout | None,
     log: CommitLog | None,
 ) -> list[str]:
@@ -202,7 +202,7 @@ def _untagged(
     return [f"{entries[0].path.parent}: {expected} index; `{line}` reads the CommitLog for them"]
 
 
-def _search(question: Question, files: Sequence[PlannedFile], log: CommitLog | None) -> list[Hit]:
+def _search(question: Question, files: Sequence[SnapshotFile], log: CommitLog | None) -> list[Hit]:
     """Return the entries of a key, newest first, without those of other keys if a log tells."""
     table = lookup_keys(
         files,
@@ -228,7 +228,7 @@ def _search(question: Question, files: Sequence[PlannedFile], log: CommitLog | N
 
 
 def _at_other_times(
-    question: Question, files: Sequence[PlannedFile], log: CommitLog | None
+    question: Question, files: Sequence[SnapshotFile], log: CommitLog | None
 ) -> int | None:
     """Return how many entries a question without its bounds of time finds; None without bounds."""
     if question.begin is None and question.end is None:

@@ -37,7 +37,7 @@ from rmqindex.query.verification import VERIFIED, Verifier
 from rmqindex.record.message_ids import decode_offset_msg_id
 from rmqindex.storage.location import Location
 from rmqindex.store.contents import refuse_rocksdb_index
-from rmqindex.store.snapshot import plan_index
+from rmqindex.store.snapshot import IndexSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -138,7 +138,7 @@ def _why_not(state: str, log: CommitLog) -> str:
 def _complain_of_index(path: str, log: CommitLog) -> None:
     """Say what the index lacks, by which a unique key was not found."""
     store = _indexed_store(Path(path))
-    for part in uncovered(store, plan_index(store, None, "FAILFAST"), log):
+    for part in uncovered(store, IndexSnapshot.of(store, None, "FAILFAST"), log):
         complain(part.text())
 
 
@@ -193,7 +193,7 @@ def _indexed_store(path: Path) -> Path:
 
 def _by_unique_key(path: str, key: str, topics: Sequence[str], log: CommitLog) -> list[int]:
     """Find a unique key under any of some topics, in the index beside the log."""
-    files = plan_index(_indexed_store(Path(path)), None, "FAILFAST")
+    files = IndexSnapshot.of(_indexed_store(Path(path)), None, "FAILFAST")
     pairs = [(each, key) for each in topics]
     hashes = [key_hash(index_key(*pair)) for pair in pairs]
     verifier = Verifier("members", strict=False)
