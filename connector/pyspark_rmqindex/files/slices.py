@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, TypeVar
 from rmqindex import RmqIndexError
 from rmqindex.commitlog import PlannedLog  # noqa: TC001  (read by from_json)
 from rmqindex.indexfile import Fingerprint  # noqa: TC001  (likewise)
+from rmqindex.layout import FIRST_POSITION
 from rmqindex.storage import FileChangedError, Location
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from rmqindex.store import SnapshotFile
 
 __all__ = ["FileSlice", "as_planned", "changed_error"]
 
@@ -46,6 +48,24 @@ class FileSlice:
     start: int
     stop: int
     commit_log: PlannedLog | None = None
+
+    @classmethod
+    def of(cls, file: SnapshotFile) -> FileSlice | None:
+        """Return the slice of a whole file; None without entries."""
+        layout, fingerprint = file.layout, file.fingerprint
+        if layout is None or fingerprint is None:
+            return None
+        return cls(
+            path=file.entry.path,
+            name_path=file.name_path,
+            hash_slot_num=layout.hash_slot_num,
+            index_num=layout.index_num,
+            begin_timestamp=file.header.begin_timestamp,
+            fingerprint=fingerprint,
+            limit=fingerprint.stop,
+            start=FIRST_POSITION,
+            stop=fingerprint.stop,
+        )
 
 
 T = TypeVar("T")

@@ -12,8 +12,8 @@ file can be one that it has created, but whose size it has not yet set.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from pyspark_rmqindex.files.listing import list_files
 from pyspark_rmqindex.files.slices import FileSlice
@@ -27,11 +27,11 @@ from rmqindex.store import lacking_text, open_in_store
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyspark_rmqindex.files.listing import FoundFile
     from pyspark_rmqindex.options import ReadOptions
     from pyspark_rmqindex.stream.store_offset import StoreOffset
     from rmqindex.indexfile import Fingerprint
     from rmqindex.storage import Location
+    from rmqindex.transaction import FileEntry
 
 __all__ = ["Directories", "LiveFile"]
 
@@ -64,22 +64,15 @@ class LiveFile:
         )
 
 
-class _Known(NamedTuple):
-    """What can no longer change in a file that was read before."""
-
-    seen: SeenFile
-    layout: Layout
-    fingerprint: Fingerprint
-    is_final: bool
-
-
 class Directories:
     """The index directories in the paths of a stream."""
 
     def __init__(self, options: ReadOptions) -> None:
         """Store the options; nothing is read yet."""
         self._options = options
-        self._known: dict[Location, _Known] = {}
+        self._known: dict[Location, LiveFile] = {}
+        # Those that no broker can write to any more.
+        self._final: set[Location] = set()
         self._lacking: dict[Location, str] = {}
 
     @property
@@ -122,7 +115,7 @@ class Directories:
             return Mark(offsets[0] if offsets else None, index_file.checksum(position))
 
     def _read(
-        self, listed: list[FoundFile], offsets: Mapping[str, StoreOffset]
+        self, listed: list[FileEntry], offsets: Mapping[str, StoreOffset]
     ) -> dict[str, dict[str, LiveFile]]:
         found: dict[str, dict[str, LiveFile]] = {}
         newest: dict[str, str] = {}
@@ -136,10 +129,8 @@ class Directories:
             known = self._known.get(file.name_path)
             if known is not None:
                 is_current = offset is not None and offset.file == name
-                if known.is_final and not is_current:
-                    files[name] = LiveFile(
-                        known.seen, file.path, file.name_path, known.layout, known.fingerprint
-                    )
+                if file.name_path in self._final and not is_current:
+                    files[name] = replace(known, path=file.path)
                     continue
             live = self._live_file(file, is_newest=name == newest[directory])
             if live is not None:
@@ -157,16 +148,19 @@ class Directories:
             max(files.values(), key=lambda file: file.seen.begin).seen.name,
         }
         for name, file in files.items():
-            self._known[file.name_path] = _Known(
-                file.seen, file.layout, file.fingerprint, name not in names
-            )
+            self._known[file.name_path] = file
+            if name not in names:
+                self._final.add(file.name_path)
+            else:
+                self._final.discard(file.name_path)
 
-    def _forget(self, listed: list[FoundFile]) -> None:
+    def _forget(self, listed: list[FileEntry]) -> None:
         there = {file.name_path for file in listed}
         self._known = {path: known for path, known in self._known.items() if path in there}
+        self._final &= there
         self._lacking = {path: text for path, text in self._lacking.items() if path in there}
 
-    def _live_file(self, file: FoundFile, *, is_newest: bool) -> LiveFile | None:
+    def _live_file(self, file: FileEntry, *, is_newest: bool) -> LiveFile | None:
         """Read the header of a file; None if it has no entries."""
         options = self._options
         if is_newest and _is_being_created(file):
@@ -190,7 +184,7 @@ class Directories:
         )
         return LiveFile(seen, file.path, file.name_path, layout, fingerprint)
 
-    def _layout_of(self, file: FoundFile) -> Layout | None:
+    def _layout_of(self, file: FileEntry) -> Layout | None:
         """Return the geometry of a file if it is known without searching the file for it.
 
         A file with few entries does not reveal its geometry, but earlier files do.
@@ -206,7 +200,7 @@ class Directories:
             return next((layout for layout in layouts if fits_layout(source, layout)), None)
 
 
-def _is_being_created(file: FoundFile) -> bool:
+def _is_being_created(file: FileEntry) -> bool:
     """Return whether a broker has created a file, but not yet set its size."""
     with open_index_source(file.path) as source:
         return not source.size

@@ -18,9 +18,12 @@ if TYPE_CHECKING:
     from rmqindex.store.patterns import is_hidden as is_hidden
     from rmqindex.store.patterns import matcher as matcher
     from rmqindex.store.sample import sample_store as sample_store
+    from rmqindex.store.snapshot import SnapshotFile as SnapshotFile
     from rmqindex.store.snapshot import lacking_text as lacking_text
     from rmqindex.store.snapshot import layout_beside as layout_beside
     from rmqindex.store.snapshot import open_in_store as open_in_store
+    from rmqindex.store.snapshot import open_proved as open_proved
+    from rmqindex.store.snapshot import read_listed as read_listed
     from rmqindex.store.store import Store as Store
     from rmqindex.store.store import index_files as index_files
     from rmqindex.store.store import is_other_kind as is_other_kind

@@ -48,6 +48,7 @@ __all__ = [
     "layout_beside",
     "layout_of_fullest",
     "open_in_store",
+    "open_proved",
     "read_listed",
 ]
 
@@ -60,7 +61,6 @@ class SnapshotFile:
 
     Attributes:
         entry: Its entry in the listing.
-        name_path: Its path by its name; while a commit is under way, its bytes may be elsewhere.
         mode: As :class:`IndexFile` takes it.
         layout: Its geometry; None where none was given and it has no entries to infer it from.
         header: Its header.
@@ -72,7 +72,6 @@ class SnapshotFile:
     """
 
     entry: FileEntry
-    name_path: Location
     mode: Mode
     layout: Layout | None = None
     header: IndexHeader = field(default_factory=IndexHeader)
@@ -82,15 +81,12 @@ class SnapshotFile:
     left_out: str | None = None
 
     @classmethod
-    def of(
-        cls, entry: FileEntry, name_path: Location, layout: Layout | None, mode: Mode
-    ) -> SnapshotFile:
+    def of(cls, entry: FileEntry, layout: Layout | None, mode: Mode) -> SnapshotFile:
         """Read the header of a listed file; one that cannot be used has its ``error`` set."""
         try:
-            with open_in_store(entry.path, layout, mode, name_path) as file:
+            with open_in_store(entry.path, layout, mode, entry.name_path) as file:
                 return cls(
                     entry,
-                    name_path,
                     mode,
                     file.layout,
                     file.header,
@@ -99,7 +95,12 @@ class SnapshotFile:
                     left_out=file.left_out,
                 )
         except RmqIndexError as error:
-            return cls(entry, name_path, mode, layout, error=error)
+            return cls(entry, mode, layout, error=error)
+
+    @property
+    def name_path(self) -> Location:
+        """Its path by its name; while a commit is under way, its bytes may be elsewhere."""
+        return self.entry.name_path
 
     @property
     def is_empty(self) -> bool:
@@ -130,7 +131,7 @@ class SnapshotFile:
         if self.error is not None:
             raise self.error
         assert self.fingerprint is not None
-        with self._found(self.fingerprint) as file:
+        with open_proved(self.entry, self.layout, self.mode, self.fingerprint) as file:
             # The broker's own search would not tell later entries apart.
             file.header = self.header
             yield file
@@ -141,41 +142,58 @@ class SnapshotFile:
         """Return the error of a file that was changed since it was listed."""
         return FileChangedError(self.name_path, what, "run this again")
 
-    def _found(self, fingerprint: Fingerprint) -> IndexFile:
-        """Open the listed file, which a commit may have moved for the moment."""
-        problem: RmqIndexError | None = None
-        is_replaced = False
-        for path in self._whereabouts():
-            try:
-                file = IndexFile(path, self.layout, mode=self.mode)
-            except CorruptIndexError as error:
-                with open_index_source(path) as source:
-                    if fingerprint.identity.names_same(source.identity):
-                        raise
-                problem, is_replaced = error, True
-                continue
-            except RmqIndexError as error:
-                problem = error
-                continue
-            if file.matches(fingerprint):
-                return file
-            file.close()
-            is_replaced = True
-        if problem is not None and not is_replaced and exists(self.name_path):
-            raise problem
-        raise self.changed_error("replaced" if is_replaced else "removed") from problem
 
-    def _whereabouts(self) -> Iterator[PathLike]:
-        yield self.entry.path
-        if self.name_path != self.entry.path:
-            yield self.name_path
-        if self.name_path.local is not None:
-            try:
-                place = effective_listing(self.name_path.parent).get(self.entry.name)
-            except OSError:  # the whole directory is gone
-                return
-            if place is not None:
-                yield place
+def open_proved(
+    entry: FileEntry, layout: Layout | None, mode: Mode, fingerprint: Fingerprint
+) -> IndexFile:
+    """Open a file that was listed before, which a commit may have moved for the moment.
+
+    Args:
+        entry: Its entry in the listing.
+        layout: Its geometry.
+        mode: As :class:`IndexFile` takes it.
+        fingerprint: What it must have.
+
+    Raises:
+        FileChangedError: It was removed, or another file has its name.
+        RmqIndexError: It cannot be used.
+    """
+    problem: RmqIndexError | None = None
+    is_replaced = False
+    for path in _places_of(entry):
+        try:
+            file = IndexFile(path, layout, mode=mode)
+        except CorruptIndexError as error:
+            with open_index_source(path) as source:
+                if fingerprint.identity.names_same(source.identity):
+                    raise
+            problem, is_replaced = error, True
+            continue
+        except RmqIndexError as error:
+            problem = error
+            continue
+        if file.matches(fingerprint):
+            return file
+        file.close()
+        is_replaced = True
+    if problem is not None and not is_replaced and exists(entry.name_path):
+        raise problem
+    what = "replaced" if is_replaced else "removed"
+    raise FileChangedError(entry.name_path, what, "run this again") from problem
+
+
+def _places_of(entry: FileEntry) -> Iterator[Location]:
+    """Yield where the bytes of a listed file may be."""
+    yield entry.path
+    if entry.name_path != entry.path:
+        yield entry.name_path
+    if entry.name_path.local is not None:
+        try:
+            place = effective_listing(entry.name_path.parent).get(entry.name)
+        except OSError:  # the whole directory is gone
+            return
+        if place is not None:
+            yield entry.path.storage.at(place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,14 +223,11 @@ class IndexSnapshot(Sequence[SnapshotFile]):
         store = Store.open(path, allow_empty=True)
         if store.file is not None:
             entry = FileEntry(store.file, store.file.name, status_of(store.file).size)
-            return cls((SnapshotFile.of(entry, store.file, layout, mode),))
+            return cls((SnapshotFile.of(entry, layout, mode),))
         directory = store.index
 
         def read(entries: Sequence[FileEntry]) -> tuple[SnapshotFile, ...]:
-            return tuple(
-                SnapshotFile.of(entry, directory.child(entry.name), layout, mode)
-                for entry in entries
-            )
+            return tuple(SnapshotFile.of(entry, layout, mode) for entry in entries)
 
         files = read_listed(directory, lambda: list_index_files(directory, mode), read)
         if not files:

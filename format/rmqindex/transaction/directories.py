@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -65,6 +66,18 @@ class FileEntry:
     size: int
     is_directory: bool = False
     identity: FileIdentity | None = field(default=None, compare=False, repr=False)
+    _name_path: Location | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def name_path(self) -> Location:
+        """Its path by its name, which differs from ``path`` while a commit is under way."""
+        return self._name_path or self.path
+
+    @classmethod
+    def of_file(cls, path: Location, name_path: Location | None = None) -> FileEntry:
+        """Return the entry of a file that was not listed, whose size is not asked for."""
+        named = path if name_path is None else name_path
+        return cls(path, named.name, 0, _name_path=None if named == path else named)
 
 
 def exists(path: PathLike) -> bool:
@@ -116,15 +129,17 @@ def directory_entries(directory: PathLike) -> list[FileEntry]:
 def _local_entries(location: Location) -> list[FileEntry]:
     entries = []
     listing = effective_listing(location)
+    directory = Path(location)
     for name, place in listing.items():
         path = location.storage.at(place)
+        name_path = None if place.parent == directory else location.child(name)
         try:
             status = place.stat()
         except FileNotFoundError:
             if not place.is_symlink():
                 # A commit may have ended, so that the file is listed elsewhere now.
                 raise UnsteadyError(f"{name} was listed and then gone") from None
-            entries.append(FileEntry(path, name, 0))  # opening it will raise
+            entries.append(FileEntry(path, name, 0, _name_path=name_path))  # opening it will raise
             continue
         is_directory = stat.S_ISDIR(status.st_mode)
         # A commit makes the staging root before the directory beside it.
@@ -133,13 +148,20 @@ def _local_entries(location: Location) -> list[FileEntry]:
             continue
         size = 0 if is_directory else status.st_size
         identity = None if is_directory else FileIdentity.of_stat(status)
-        entries.append(FileEntry(path, name, size, is_directory=is_directory, identity=identity))
+        entries.append(FileEntry(path, name, size, is_directory, identity, name_path))
     return entries
 
 
 def _remote_directory(location: Location) -> list[FileEntry]:
     listing = committed_listing(location)
-    return [_remote_entry(location.child(place), info) for info, place in listing]
+    return [
+        _remote_entry(
+            location.child(place),
+            info,
+            None if place == info.base_name else location.child(info.base_name),
+        )
+        for info, place in listing
+    ]
 
 
 def _uncommitted_directory(location: Location) -> list[FileEntry]:
@@ -150,9 +172,11 @@ def _uncommitted_directory(location: Location) -> list[FileEntry]:
     ]
 
 
-def _remote_entry(path: Location, info: pafs.FileInfo) -> FileEntry:
+def _remote_entry(
+    path: Location, info: pafs.FileInfo, name_path: Location | None = None
+) -> FileEntry:
     is_directory = info.type == pafs.FileType.Directory
-    return FileEntry(path, info.base_name, info.size or 0, is_directory=is_directory)
+    return FileEntry(path, info.base_name, info.size or 0, is_directory, _name_path=name_path)
 
 
 def list_once() -> Lister:
