@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from rmqindex.errors import CorruptCommitLogError
     from rmqindex.logfile.agreed import UnagreedTail
     from rmqindex.storage.location import PathLike
-    from rmqindex.store.snapshot import Snapshot
+    from rmqindex.store.snapshot import IndexSnapshot
     from rmqindex.transaction.directories import FileEntry
 
 __all__ = ["RebuildResult", "rebuild_index"]
@@ -213,8 +213,8 @@ def rebuild_index(
             staging.make(Owner.current())
         present, unfinished = present_files(target, log, resume=resume, replace=replace)
         beside = _index_beside(log)
-        models = present.files or tuple(() if beside is None else index_entries(beside))
-        layout, basis = _chosen_layout(layout, models, beside is None or bool(present.files))
+        models = present.entries or ([] if beside is None else index_entries(beside))
+        layout, basis = _chosen_layout(layout, models, beside is None or bool(present.entries))
         if not layout.capacity:
             raise ValueError(f"index_num: expected at least 2 to index messages, got {layout}")
         zone = zone_of(time_zone)
@@ -311,11 +311,11 @@ def _index_beside(log: CommitLog) -> Path | None:
 
 
 def _resume(
-    present: Snapshot, layout: Layout, log: CommitLog, mode: Mode, *, own: bool
+    present: IndexSnapshot, layout: Layout, log: CommitLog, mode: Mode, *, own: bool
 ) -> Start | None:
-    begin = resume_at(present.files, layout, log)
+    begin = resume_at(present.entries, layout, log)
     if begin is not None:
-        ensure_no_hole(present.files, layout, log, mode, from_start=own)
+        ensure_no_hole(present.entries, layout, log, mode, from_start=own)
     return begin
 
 
@@ -408,7 +408,7 @@ class _Messages:
 
 def _build_aside(
     target: Path,
-    present: Snapshot,
+    present: IndexSnapshot,
     layout: Layout,
     roller: FileRoller,
     messages: _Messages,
@@ -420,12 +420,12 @@ def _build_aside(
 ) -> tuple[Leftover, Replacement]:
     """Build all files anew, and compare them with the present ones, which they may replace."""
     log = messages.log
-    kept = keep_expired(present.files, layout, log, roller) if keeps_expired else Leftover()
+    kept = keep_expired(present.entries, layout, log, roller) if keeps_expired else Leftover()
     _build(roller, messages)
     is_whole = messages.are_sound and not is_partial
     judge = LossJudge(
         log,
-        present.files,
+        present.entries,
         layout,
         tags_are_chosen=tags_are_chosen,
         sound=None if is_whole else messages.sound,

@@ -31,7 +31,7 @@ from rmqindex.query.verification import Verifier
 from rmqindex.store.checkpoint import CHECKPOINT_NAME
 from rmqindex.store.contents import hold_writable
 from rmqindex.store.names import latest_name
-from rmqindex.store.snapshot import Snapshot, layout_beside, open_in_store
+from rmqindex.store.snapshot import IndexSnapshot, layout_beside, open_in_store
 from rmqindex.store.store import Store, list_index_files
 from rmqindex.times import zone_of
 from rmqindex.transaction.jobs import recover
@@ -135,17 +135,17 @@ def relayout_index(
         committer = stack.enter_context(
             Committer(staging, directory, allow_live_store=allow_live_store, checkpoint=is_store)
         )
-        old = Snapshot.of(directory)
-        if not old.files:
+        old = IndexSnapshot.of_headers(directory)
+        if not old.entries:
             raise RmqIndexError(f"{directory}: expected IndexFiles to change, found none")
         zone = zone_of(time_zone)
         last_name = staging.last_name(old.names, replaced=True, latest=latest_name(zone))
         roller = FileRoller(staging.path, layout, zone, last_name=last_name)
         stack.callback(roller.abandon)
-        total = sum(header_of(entry.path).entry_count for entry in old.files)
+        total = sum(header_of(entry.path).entry_count for entry in old.entries)
         hint = f"a damaged file cannot get another geometry without loss; {_how_to_rebuild(path)}"
-        for entry in old.files:
-            with _whole(entry.path, old_layout, hint, is_last=entry == old.files[-1]) as file:
+        for entry in old.entries:
+            with _whole(entry.path, old_layout, hint, is_last=entry == old.entries[-1]) as file:
                 if log is not None and file.header.entry_count:
                     _ensure_times(file, entry.path, log, hint)
                 for batch in file.scan(columns=_COLUMNS):
@@ -157,7 +157,7 @@ def relayout_index(
                         progress(roller.count, total)
         roller.close()
         replacement = Replacement(
-            summaries([Path(e.path) for e in old.files]), summaries(roller.paths)
+            summaries([Path(e.path) for e in old.entries]), summaries(roller.paths)
         )
         said = None if dry_run else replace_files(committer, old, roller)
     files = tuple(directory / made.name for made in roller.paths)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from rmqindex.commitlog.log import CommitLog
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.record.records import Records
-    from rmqindex.store.snapshot import Snapshot
+    from rmqindex.store.snapshot import IndexSnapshot
     from rmqindex.transaction.directories import FileEntry
 
 __all__ = [
@@ -431,13 +431,13 @@ class LossJudge:
 
 
 def replacement_of(
-    there: Snapshot, roller: FileRoller, layout: Layout, judge: LossJudge
+    there: IndexSnapshot, roller: FileRoller, layout: Layout, judge: LossJudge
 ) -> Replacement:
     """Compare the files of an index with those that are to replace them."""
     unreadable: list[str] = []
 
     def old() -> Iterator[tuple[str, Entries]]:
-        for entry in there.files:
+        for entry in there.entries:
             try:
                 for batch in replaced_entries(entry.path, layout, COLUMNS):
                     yield entry.name, Entries(*(batch[name].to_numpy() for name in COLUMNS))
@@ -447,7 +447,6 @@ def replacement_of(
 
     lost = lost_entries(old(), roller.paths, layout, judge.is_lost)
     removed = tuple(
-        FileSummary(name, size, 0 if header is None else header.entry_count)
-        for name, size, header in there.headers
+        FileSummary(file.entry.name, file.entry.size, file.entry_count) for file in there
     )
     return Replacement(removed, summaries(roller.paths), lost, tuple(unreadable))

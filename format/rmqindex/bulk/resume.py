@@ -21,9 +21,9 @@ from rmqindex.header import IndexHeader
 from rmqindex.indexfile.decoding import MILLISECONDS
 from rmqindex.indexfile.reader import IndexFile
 from rmqindex.keys.messages import HASH_BITS, KEY_COLUMNS, expand_messages
-from rmqindex.layout import FIRST_POSITION
+from rmqindex.layout import FIRST_POSITION, HEADER_SIZE
 from rmqindex.query.key_match import keys_at
-from rmqindex.store.snapshot import Snapshot, open_in_store
+from rmqindex.store.snapshot import IndexSnapshot, open_in_store
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -357,15 +357,15 @@ def _begin_of(
 
 def present_files(
     target: Path, log: CommitLog, *, resume: bool, replace: bool
-) -> tuple[Snapshot, str | None]:
+) -> tuple[IndexSnapshot, str | None]:
     """Return the present files, and the name of an unfinished last one, which is not among them."""
-    present = Snapshot.of(target)
+    present = IndexSnapshot.of_headers(target)
     unfinished = None if replace else _unfinished(present)
     if unfinished is not None:
-        present = present.without_last()
-    if present.files and not (resume or replace):
+        present = present[:-1]
+    if present.entries and not (resume or replace):
         raise RmqIndexError(
-            f"{target}: expected no IndexFiles, got {len(present.files)}: resume=True continues "
+            f"{target}: expected no IndexFiles, got {len(present.entries)}: resume=True continues "
             "behind their last entry, replace=True indexes the whole log anew in their place"
         )
     if replace and present.entry_count and not log.files:
@@ -376,18 +376,17 @@ def present_files(
     return present, unfinished
 
 
-def _unfinished(present: Snapshot) -> str | None:
+def _unfinished(present: IndexSnapshot) -> str | None:
     """Return the name of a last file that an interrupted rebuild left empty, if there is one.
 
     Such a file has no size or an empty header, so it lacks the inherited end of the file before it.
     """
-    if not present.files:
+    if not present.entries:
         return None
-    _, size, header = present.headers[-1]
-    if size and header != IndexHeader():
+    last, header = present[-1].entry, present[-1].header
+    if last.size and (last.size < HEADER_SIZE or header != IndexHeader()):
         return None
-    last = present.files[-1]
-    if size:
+    if last.size:
         with open_in_store(last.path, None, "FAILFAST"):
             pass
     return last.name

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from rmqindex.bulk.committer import Commit, Committer
     from rmqindex.indexfile.geometry import Layout
-    from rmqindex.store.snapshot import Snapshot
+    from rmqindex.store.snapshot import IndexSnapshot
 
 __all__ = ["FileRoller", "replace_files"]
 
@@ -125,7 +125,7 @@ class FileRoller:
         self._appender = None
 
 
-def replace_files(committer: Committer, old: Snapshot, roller: FileRoller) -> int | None:
+def replace_files(committer: Committer, old: IndexSnapshot, roller: FileRoller) -> int | None:
     """Replace the files that were present when a roller began by the roller's."""
     with committer.begin() as commit:
         old.ensure_unchanged(committer.directory)

@@ -36,13 +36,11 @@ if TYPE_CHECKING:
 
     from rmqindex.indexfile.entries import Mode
     from rmqindex.indexfile.fingerprint import Fingerprint
-    from rmqindex.storage.identity import FileIdentity
     from rmqindex.storage.location import Location, PathLike
 
 
 __all__ = [
     "IndexSnapshot",
-    "Snapshot",
     "SnapshotFile",
     "lacking_text",
     "layout_beside",
@@ -234,6 +232,54 @@ class IndexSnapshot(Sequence[SnapshotFile]):
             Store.open(store.given)  # refuses an empty directory that is not a store's
         return cls(files)
 
+    @classmethod
+    def of_headers(cls, directory: PathLike) -> IndexSnapshot:
+        """Read nothing but the headers, for a writer; an absent directory has no files.
+
+        Raises:
+            RmqIndexError: A file cannot be read.
+        """
+        files = []
+        for entry in list_index_files(directory) if exists(directory) else []:
+            with open_index_source(entry.path) as source:
+                header = read_header(source) if source.size >= HEADER_SIZE else IndexHeader()
+                # Linking changes one of the times.
+                identity = replace(source.identity, changed=0)
+            listed = replace(entry, identity=identity)
+            count = header.entry_count
+            files.append(SnapshotFile(listed, "FAILFAST", header=header, entry_count=count))
+        return cls(tuple(files))
+
+    @property
+    def entries(self) -> list[FileEntry]:
+        """The files as they were listed."""
+        return [file.entry for file in self.files]
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the files."""
+        return [file.entry.name for file in self.files]
+
+    @property
+    def entry_count(self) -> int:
+        """How many entries there are."""
+        return sum(file.entry_count for file in self.files)
+
+    def ensure_unchanged(self, directory: PathLike) -> None:
+        """Raise if another writer has changed the directory since :meth:`of_headers`.
+
+        Call it within :meth:`rmqindex.transaction.Staging.exclusive`.
+
+        Raises:
+            RmqIndexError: It has other files, or one was written to.
+        """
+        now = IndexSnapshot.of_headers(directory)
+        if now != self or [e.identity for e in now.entries] != [e.identity for e in self.entries]:
+            raise RmqIndexError(
+                f"{os.fspath(directory)}: the index was changed by another writer meanwhile; "
+                "nothing was changed here, run this again"
+            )
+
     @overload
     def __getitem__(self, place: int) -> SnapshotFile: ...
 
@@ -317,65 +363,6 @@ def _are_same(before: Sequence[FileEntry], after: Sequence[FileEntry]) -> bool:
         old.identity is None or new.identity is None or old.identity.names_same(new.identity)
         for old, new in zip(before, after, strict=True)
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """The IndexFiles of a directory at one moment.
-
-    Attributes:
-        files: The files, oldest first.
-        headers: The name, size in bytes and header of each; None for a file shorter than a header.
-        identities: The identity of each, without the time that linking changes.
-    """
-
-    files: tuple[FileEntry, ...]
-    headers: tuple[tuple[str, int, IndexHeader | None], ...]
-    identities: tuple[FileIdentity, ...]
-
-    @classmethod
-    def of(cls, directory: str | os.PathLike[str]) -> Snapshot:
-        """Read the headers; an absent directory has no files.
-
-        Raises:
-            RmqIndexError: A file cannot be read.
-        """
-        files = list_index_files(directory) if exists(directory) else []
-        headers, identities = [], []
-        for entry in files:
-            with open_index_source(entry.path) as source:
-                header = read_header(source) if source.size >= HEADER_SIZE else None
-                identities.append(replace(source.identity, changed=0))
-            headers.append((entry.name, entry.size, header))
-        return cls(tuple(files), tuple(headers), tuple(identities))
-
-    @property
-    def names(self) -> list[str]:
-        """The names of the files."""
-        return [entry.name for entry in self.files]
-
-    @property
-    def entry_count(self) -> int:
-        """How many entries the headers count; a file without a header has none."""
-        return sum(header.entry_count for _, _, header in self.headers if header is not None)
-
-    def without_last(self) -> Snapshot:
-        """Return the snapshot without the last file."""
-        return Snapshot(self.files[:-1], self.headers[:-1], self.identities[:-1])
-
-    def ensure_unchanged(self, directory: str | os.PathLike[str]) -> None:
-        """Raise if another writer has changed the directory.
-
-        Call it within :meth:`rmqindex.transaction.Staging.exclusive`.
-
-        Raises:
-            RmqIndexError: It has other files, or one was written to.
-        """
-        if Snapshot.of(directory) != self:
-            raise RmqIndexError(
-                f"{os.fspath(directory)}: the index was changed by another writer meanwhile; "
-                "nothing was changed here, run this again"
-            )
 
 
 # Files that are asked for their geometry; each is a few reads, and they should all agree.

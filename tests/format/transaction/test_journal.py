@@ -24,7 +24,7 @@ from killing import assert_one_turn, before_each_step, fork_server, kill_before,
 from rmqindex import RmqIndexError
 from rmqindex.ownfiles.writable import copy_sparse
 from rmqindex.storage import opening
-from rmqindex.store.snapshot import Snapshot
+from rmqindex.store.snapshot import IndexSnapshot
 from rmqindex.store.store import Store
 from rmqindex.transaction import jobs
 from rmqindex.transaction import journal as journal_module
@@ -562,7 +562,7 @@ class TestListing:
         (tmp_path / "commitlog").mkdir()
         with pytest.raises(RmqIndexError, match="a store with a folder index, found none"):
             Store.open(tmp_path)
-        assert Snapshot.of(directory).names == []
+        assert IndexSnapshot.of_headers(directory).names == []
         assert recover(directory)
         assert not directory.exists()
 
