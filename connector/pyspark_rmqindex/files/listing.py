@@ -71,17 +71,7 @@ def list_slices(options: ReadOptions, stores: frozenset[str] | None = None) -> L
     A concurrent commit could show one file before and another after it; so the names are listed
     again after the headers were read, until both listings agree.
 
-    Args:
-        options: The options of the load.
-        stores: The stores to read, as :func:`store_of` names them; files of other stores are not
-            opened. None for all.
-
-    Returns:
-        The slices, and how many files there are in all stores.
-
-    Raises:
-        RmqIndexError: A path is missing, a store of another kind, or a file that is not an
-            IndexFile; or files kept changing for ten seconds.
+    With ``stores``, as :func:`store_of` names them, files of other stores are counted only.
     """
 
     def read(entries: Sequence[FileEntry]) -> Listing:
@@ -108,9 +98,6 @@ def open_slice(file_slice: FileSlice, options: ReadOptions) -> Iterator[IndexFil
 
     Yields:
         The open file; None if it is gone and the options ignore missing files.
-
-    Raises:
-        RmqIndexError: The file is gone, or another one has its name.
     """
     file: IndexFile | None = None
     try:
@@ -133,11 +120,7 @@ def open_slice(file_slice: FileSlice, options: ReadOptions) -> Iterator[IndexFil
 
 
 def list_files(options: ReadOptions) -> list[FileEntry]:
-    """List the files of all paths, each file once.
-
-    Raises:
-        RmqIndexError: A path is missing, or a store of another kind.
-    """
+    """List the files of all paths, each file once."""
     fits = matcher(options.path_glob_filter) if options.path_glob_filter is not None else None
     found: dict[Location, FileEntry] = {}
     listed = list_once()

@@ -72,12 +72,7 @@ T = TypeVar("T")
 
 
 def changed_error(path: str, what: str) -> RmqIndexError:
-    """Return the error for a file that changed between planning and reading.
-
-    Args:
-        path: The file.
-        what: What happened to it, such as ``removed``.
-    """
+    """Return the error for a file that changed between planning and reading."""
     return RmqIndexError(
         f"{path}: the file was {what} since the query was planned; run the query again, on a "
         "fresh DataFrame"
@@ -85,11 +80,7 @@ def changed_error(path: str, what: str) -> RmqIndexError:
 
 
 def as_planned(items: Iterator[T]) -> Iterator[T]:
-    """Yield the items of a task; if a file changed, raise an error that says what to do.
-
-    Raises:
-        RmqIndexError: A file is no longer the planned one.
-    """
+    """Yield the items of a task; if a file changed, raise an error that says what to do."""
     try:
         yield from items
     except FileChangedError as error:

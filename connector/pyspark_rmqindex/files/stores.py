@@ -57,10 +57,6 @@ def absolute_log(path: Location) -> Location:
 def find_log(file_path: Location, commit_log: str) -> Location | None:
     """Return where the messages of an IndexFile are.
 
-    Args:
-        file_path: The file.
-        commit_log: The option: a path, or ``auto`` for the sibling of the directory ``index``.
-
     Returns:
         A path that ``CommitLog`` accepts; None if ``auto`` finds no log.
     """
@@ -79,9 +75,6 @@ def store_of(file_path: Location) -> str:
     """Return the store of an IndexFile or a CommitLog file, as in the column ``store``.
 
     It depends on the text of the path alone, so that tasks need no I/O.
-
-    Args:
-        file_path: The file as listed: an absolute local path, or a URI.
 
     Returns:
         If the file's directory is called ``index`` or ``commitlog``, as in every store root
@@ -107,15 +100,8 @@ class StoreLog(NamedTuple):
 def logs_of(paths: Sequence[Location]) -> list[StoreLog]:
     """Return the CommitLogs of some paths, one for each store.
 
-    Args:
-        paths: As users give them: store roots, directories of log files, log files, several files
-            of one log separated by commas, or patterns.
-
     Returns:
         The logs, in the order of their first paths; their files are not opened.
-
-    Raises:
-        RmqIndexError: Nothing matches a pattern.
     """
     found: dict[str, list[Location]] = {}
     for path in paths:
@@ -127,12 +113,7 @@ def logs_of(paths: Sequence[Location]) -> list[StoreLog]:
 
 
 def store_of_log(path: Location) -> str:
-    """Return the store of a CommitLog.
-
-    Args:
-        path: The store's root, the log's directory or one of its files: an absolute local path or
-            a URI; of several separated by commas, the first one counts.
-    """
+    """Return the store of a CommitLog."""
     first = several_logs(path)[0]
     return str(root_of(first.parent if _LOG_FILE.fullmatch(first.name) else first))
 
@@ -169,21 +150,12 @@ class StoreCheck:
     """
 
     def __init__(self, column: int | None) -> None:
-        """Start without rows.
-
-        Args:
-            column: The index of the column ``store``; None if there is none.
-        """
+        """Start without rows."""
         self._column = column
         self.store: str | None = None
 
     def see(self, batch: pa.RecordBatch) -> None:
-        """Check a batch of rows; NULL names no store.
-
-        Raises:
-            ValueError: They name several stores, another store than earlier rows, or a store whose
-                name is not UTF-8.
-        """
+        """Check a batch of rows; NULL names no store."""
         if self._column is None or not batch.num_rows:
             return
         distinct = pc.unique(batch.column(self._column))
@@ -196,11 +168,7 @@ class StoreCheck:
 
 
 def check_one_store(stores: Iterable[str | None]) -> str | None:
-    """Return the one store in ``stores``, ignoring None.
-
-    Raises:
-        ValueError: There are several.
-    """
+    """Return the one store in ``stores``, ignoring None."""
     named = sorted({store for store in stores if store is not None})
     if len(named) > 1:
         raise ValueError(
@@ -214,12 +182,7 @@ def check_one_store(stores: Iterable[str | None]) -> str | None:
 
 
 def with_logs(files: Sequence[FileSlice], commit_log: str) -> list[FileSlice]:
-    """Add to each file its CommitLog, with what a task recognises that log by.
-
-    Raises:
-        RmqIndexError: The CommitLog is missing, or of a kind that cannot be read.
-        ValueError: One log is given for several stores that have their own.
-    """
+    """Add to each file its CommitLog, with what a task recognises that log by."""
     if commit_log != AUTO and files:
         _check_one_log(files, absolute_log(files[0].name_path.storage.at(commit_log)))
     logs: dict[Location, Location | None] = {}

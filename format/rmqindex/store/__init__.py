@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rmqindex.store.patterns import is_hidden as is_hidden
     from rmqindex.store.patterns import matcher as matcher
     from rmqindex.store.sample import sample_store as sample_store
+    from rmqindex.store.snapshot import IndexSnapshot as IndexSnapshot
     from rmqindex.store.snapshot import SnapshotFile as SnapshotFile
     from rmqindex.store.snapshot import lacking_text as lacking_text
     from rmqindex.store.snapshot import layout_beside as layout_beside

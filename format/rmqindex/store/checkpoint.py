@@ -185,14 +185,7 @@ def cover_index(path: str | os.PathLike[str]) -> StoreCheckpoint:
 
 
 def ensure_coverable(index: Path) -> None:
-    """Refuse an index directory whose store's checkpoint cannot be raised.
-
-    Args:
-        index: The directory, which may be absent.
-
-    Raises:
-        RmqIndexError: It is not part of a store, or a broker runs on it.
-    """
+    """Refuse an index directory whose store's checkpoint cannot be raised."""
     store = index.parent
     has_log = (store / COMMITLOG_FOLDER).is_dir() or dledger_data(Location.of(store)) is not None
     if not (store / CHECKPOINT_NAME).is_file() and not has_log:
@@ -224,15 +217,8 @@ def is_coverable(index: Path) -> bool:
 def raise_checkpoint(index: Path) -> StoreCheckpoint:
     """As :func:`cover_index`, for a caller that keeps brokers from starting.
 
-    Args:
-        index: A local index directory.
-
     Returns:
         The present checkpoint.
-
-    Raises:
-        RmqIndexError: As :func:`present_checkpoint`.
-        OSError: The checkpoint cannot be written.
     """
     known = present_checkpoint(index)
     latest = max((_end_timestamp(entry.path) for entry in list_index_files(index)), default=0)
@@ -244,14 +230,7 @@ def raise_checkpoint(index: Path) -> StoreCheckpoint:
 
 
 def present_checkpoint(index: Path) -> StoreCheckpoint | None:
-    """Return the checkpoint that a write will raise; None where the store has none yet.
-
-    Args:
-        index: A local index directory, which may be absent.
-
-    Raises:
-        RmqIndexError: There is one that cannot be read.
-    """
+    """Return the checkpoint that a write will raise; None where the store has none yet."""
     path = index.parent / CHECKPOINT_NAME
     try:
         return StoreCheckpoint.load(path)

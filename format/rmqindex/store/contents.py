@@ -78,16 +78,7 @@ _WAL_BEGIN_SIZE = 1 << 20
 
 
 def refuse_other_file(given: Location, file: Location, folder: Location) -> None:
-    """Refuse a file with a numeric name that, by its place or its bytes, is not an IndexFile.
-
-    Args:
-        given: The path that the user gave.
-        file: A file with a numeric name.
-        folder: Its directory.
-
-    Raises:
-        RmqIndexError: It belongs to a CommitLog, a ConsumeQueue, DLedger or the tiered storage.
-    """
+    """Refuse a file with a numeric name that, by its place or its bytes, is not an IndexFile."""
     name = file.name
     if _TIERED_NAME.fullmatch(name):
         with open_index_source(file) as source:
@@ -129,15 +120,7 @@ def _dledger_error(given: Location, dledger: Location) -> RmqIndexError:
 
 
 def refuse_other_log(given: Location, folder: Location) -> None:
-    """Refuse a directory that has files named as those of a CommitLog, and is another one.
-
-    Args:
-        given: The path that the user gave.
-        folder: The directory that it is, or that it is in.
-
-    Raises:
-        RmqIndexError: It is a queue of a ConsumeQueue, or DLedger's own index.
-    """
+    """Refuse a directory that has files named as those of a CommitLog, and is another one."""
     above = folder.absolute.parent
     if above.parent.name in (QUEUE_FOLDER, BATCH_FOLDER):
         raise RmqIndexError(
@@ -164,14 +147,7 @@ def _begins_like_a_log(file: Location) -> bool:
 
 
 def refuse_tiered_folder(directory: Location) -> None:
-    """Refuse a directory that has index files of the tiered storage in or below it.
-
-    Args:
-        directory: A store root, or a folder of the tiered storage.
-
-    Raises:
-        RmqIndexError: It has such a file.
-    """
+    """Refuse a directory that has index files of the tiered storage in or below it."""
     for entry in entries_or_none(directory):
         if entry.is_directory and entry.name in TIERED_FOLDERS:
             refuse_tiered_folder(directory.child(entry.name))
@@ -184,15 +160,7 @@ def refuse_tiered_folder(directory: Location) -> None:
 
 
 def refuse_database(path: Location, entries: Iterable[FileEntry]) -> None:
-    """Refuse a directory that is a RocksDB database.
-
-    Args:
-        path: A directory without files of a ConsumeQueue or of an index.
-        entries: Its entries.
-
-    Raises:
-        RmqIndexError: It has RocksDB's own files.
-    """
+    """Refuse a directory that is a RocksDB database."""
     found = _database(entries)
     if found is None:
         return
@@ -212,11 +180,7 @@ def _database(entries: Iterable[FileEntry]) -> str | None:
 
 
 def rocksdb_queues(store: Location) -> tuple[Location, str] | None:
-    """Return where a store has ConsumeQueues in RocksDB, and the files that show it.
-
-    Args:
-        store: A store root.
-    """
+    """Return where a store has ConsumeQueues in RocksDB, and the files that show it."""
     for name in (QUEUE_FOLDER, ROCKSDB_QUEUE_FOLDER):
         folder = store.child(name)
         found = _database(entries_or_none(folder))
@@ -226,14 +190,7 @@ def rocksdb_queues(store: Location) -> tuple[Location, str] | None:
 
 
 def refuse_rocksdb_queues(store: Location) -> None:
-    """Refuse a store whose ConsumeQueues are in RocksDB.
-
-    Args:
-        store: A store root without files of ConsumeQueues, or one to write them into.
-
-    Raises:
-        RmqIndexError: They are in RocksDB.
-    """
+    """Refuse a store whose ConsumeQueues are in RocksDB."""
     found = rocksdb_queues(store)
     if found is not None:
         raise _rocksdb_queue_error(*found, store)
@@ -249,11 +206,7 @@ def _rocksdb_queue_error(folder: Location, files: str, store: Location) -> RmqIn
 
 
 def rocksdb_index(store: Location) -> Location | None:
-    """Return a file that proves that a store has an index in RocksDB, if any.
-
-    Args:
-        store: A store root.
-    """
+    """Return a file that proves that a store has an index in RocksDB, if any."""
     return _rocksdb_index(store.child(ROCKSDB_STORE_FOLDER))
 
 
@@ -302,16 +255,8 @@ def _rocksdb_index(folder: Location) -> Location | None:
 def hold_writable(directory: Path, *, allow_live_store: bool, dry_run: bool = False) -> StoreHold:
     """Refuse a local directory that must not be written to, else hold the lock of its store.
 
-    Args:
-        directory: A folder of a store root, or any other directory; it may be absent.
-        allow_live_store: Whether a broker may run on the store.
-        dry_run: Whether no file is replaced or deleted, so that a broker may run in any case.
-
     Returns:
         The hold, to be closed when everything is written.
-
-    Raises:
-        RmqIndexError: As :func:`refuse_target` and :meth:`BrokerLock.hold`.
     """
     lock = BrokerLock.around(directory)
     for store in lock.roots:

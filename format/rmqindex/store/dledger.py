@@ -67,13 +67,6 @@ def dledger_data(
 
     Files of 0 bytes are a log, too, and so is a folder without any: one that lost all it had,
     unless another folder has bytes, or files.
-
-    Args:
-        store: A store root.
-        entries_of: Lists a directory.
-
-    Raises:
-        RmqIndexError: Several folders have one.
     """
     # By what they have: no files, empty ones, or bytes.
     found: tuple[list[Location], ...] = ([], [], [])
@@ -101,11 +94,7 @@ def is_dledger_folder(folder: Location) -> bool:
 
 
 def entry_head_of(files: Iterable[FileEntry]) -> int:
-    """Return how many bytes precede each record in the files of a directory.
-
-    Args:
-        files: Its log files.
-    """
+    """Return how many bytes precede each record in the files of a directory."""
     folder = None
     # The first bytes of a file may be empty, damaged, or just expired.
     for file in sorted(files, key=lambda file: file.name):
@@ -121,11 +110,7 @@ def entry_head_of(files: Iterable[FileEntry]) -> int:
 
 
 def begins_like_dledger(file: Location) -> bool:
-    """Return whether a file begins with an entry of DLedger, or with a unit of its index.
-
-    Args:
-        file: A file named by 20 digits.
-    """
+    """Return whether a file begins with an entry of DLedger, or with a unit of its index."""
     start = int(file.name)
     head = _head(file)
     if _is_entry(head, start):
@@ -167,9 +152,6 @@ def committed_index(data: Location) -> int | None:
 
     Brokers note it every three seconds and when they stop.
 
-    Args:
-        data: The folder with the log's files.
-
     Returns:
         The index, -1 where there was no such entry; None without a note.
     """
@@ -186,12 +168,7 @@ def committed_index(data: Location) -> int | None:
 
 
 def entry_place(data: Location, index: int) -> tuple[int, int, int] | None:
-    """Return offset, size and term of an entry by DLedger's own index, where it has it.
-
-    Args:
-        data: The folder with the log's files.
-        index: The index of the entry.
-    """
+    """Return offset, size and term of an entry by DLedger's own index, where it has it."""
     at = index * INDEX_UNIT.size
     try:
         entries = directory_entries(data.parent.child(INDEX_FOLDER))

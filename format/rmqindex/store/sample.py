@@ -26,15 +26,8 @@ def sample_store() -> Path:
 def write_sample_store(directory: Path) -> Path:
     """Write a copy of the sample store, with ``directory`` as its root.
 
-    Args:
-        directory: A directory that does not exist yet or is empty.
-
     Returns:
         The directory.
-
-    Raises:
-        FileExistsError: The directory holds something, or is a file; nothing is written.
-        OSError: It cannot be written.
     """
     if directory.exists() and not (directory.is_dir() and not any(directory.iterdir())):
         raise FileExistsError(f"{directory}: expected a new or empty directory")

@@ -59,14 +59,14 @@ class SnapshotFile:
 
     Attributes:
         entry: Its entry in the listing.
-        mode: As :class:`IndexFile` takes it.
+        mode: As :class:`rmqindex.IndexFile` takes it.
         layout: Its geometry; None where none was given and it has no entries to infer it from.
         header: Its header.
         entry_count: How many entries it had.
         fingerprint: Its fingerprint; None without entries.
         error: Why it cannot be used, which :meth:`open` raises; the preceding fields are then
             empty.
-        left_out: As :attr:`IndexFile.left_out`.
+        left_out: As :attr:`rmqindex.IndexFile.left_out`.
     """
 
     entry: FileEntry
@@ -212,7 +212,7 @@ class IndexSnapshot(Sequence[SnapshotFile]):
             path: An IndexFile, an index directory, or a store root that has ``index/``; or its
                 store.
             layout: The geometry of every file; None to infer it.
-            mode: ``FAILFAST`` or ``DROPMALFORMED``, as :class:`IndexFile` takes it.
+            mode: ``FAILFAST`` or ``DROPMALFORMED``, as :class:`rmqindex.IndexFile` takes it.
 
         Raises:
             RmqIndexError: The path is absent, the store is of another kind, or files came and went
@@ -234,11 +234,7 @@ class IndexSnapshot(Sequence[SnapshotFile]):
 
     @classmethod
     def of_headers(cls, directory: PathLike) -> IndexSnapshot:
-        """Read nothing but the headers, for a writer; an absent directory has no files.
-
-        Raises:
-            RmqIndexError: A file cannot be read.
-        """
+        """Read nothing but the headers, for a writer; an absent directory has no files."""
         files = []
         for entry in list_index_files(directory) if exists(directory) else []:
             with open_index_source(entry.path) as source:
@@ -268,10 +264,7 @@ class IndexSnapshot(Sequence[SnapshotFile]):
     def ensure_unchanged(self, directory: PathLike) -> None:
         """Raise if another writer has changed the directory since :meth:`of_headers`.
 
-        Call it within :meth:`rmqindex.transaction.Staging.exclusive`.
-
-        Raises:
-            RmqIndexError: It has other files, or one was written to.
+        Call it within ``Staging.exclusive``.
         """
         now = IndexSnapshot.of_headers(directory)
         if now != self or [e.identity for e in now.entries] != [e.identity for e in self.entries]:
@@ -336,11 +329,7 @@ def lacking_text(path: Location, left_out: str) -> str:
 
 
 def layout_of_fullest(paths: Sequence[Location]) -> Layout | None:
-    """Return the geometry of the fullest file that shows it; None without entries.
-
-    Raises:
-        RmqIndexError: There are entries, and no file shows it.
-    """
+    """Return the geometry of the fullest file that shows it; None without entries."""
     counts: dict[Location, int] = {}
     for path in paths:
         with IndexFile(path, Layout(), mode="DROPMALFORMED", zero_extend=True) as file:

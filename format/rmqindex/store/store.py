@@ -178,7 +178,7 @@ class Store:
 
 
 def log_in(root: Location, entries: Sequence[FileEntry] = ()) -> Location | None:
-    """Return where the CommitLog of a store root is, as :meth:`Store.log`.
+    """Return where the CommitLog of a store root is, as :meth:`rmqindex.store.Store.log`.
 
     It stays beside that method for readers that know the root by its text alone.
 
@@ -278,7 +278,7 @@ def index_files(path: PathLike) -> list[FileEntry]:
     """Return the IndexFiles of a path, oldest first.
 
     Raises:
-        RmqIndexError: As :meth:`Store.open` and :func:`list_index_files`.
+        RmqIndexError: As :meth:`rmqindex.store.Store.open` and :func:`list_index_files`.
     """
     store = Store.open(path)
     if store.file is None:
@@ -319,15 +319,7 @@ def is_other_kind(entry: FileEntry) -> bool:
 
 
 def index_entries(directory: PathLike, listed: Lister | None = None) -> list[FileEntry]:
-    """Return all entries with a numeric name, directories too, in the broker's order.
-
-    Args:
-        directory: The index directory.
-        listed: Lists a directory; for a caller that lists the same ones.
-
-    Raises:
-        RmqIndexError: No such directory.
-    """
+    """Return all entries with a numeric name, directories too, in the broker's order."""
     found = directory_entries(directory) if listed is None else listed(directory)
     entries = [entry for entry in found if is_index_name(entry.name)]
     return sorted(entries, key=broker_order)

@@ -40,12 +40,7 @@ _MOST_ASKED = 16
 
 
 def is_store_root(entries: Iterable[FileEntry], besides: Container[str] = ()) -> bool:
-    """Return whether a directory has what a broker keeps in a store root.
-
-    Args:
-        entries: Its entries.
-        besides: The names of folders that do not count.
-    """
+    """Return whether a directory has what a broker keeps in a store root."""
     return any(
         entry.name in _FOLDERS or entry.name.startswith(DLEDGER_PREFIX)
         if entry.is_directory
@@ -61,18 +56,7 @@ def ensure_may_be_empty(
     entries: Sequence[FileEntry],
     expected: str,
 ) -> None:
-    """Refuse folders without files unless a store, or this package, has yet to fill them.
-
-    Args:
-        path: The directory that the user gave.
-        folders: The folders without files, it or some in it, by the names that a store has for
-            them.
-        entries: The entries of the given directory.
-        expected: What it should be.
-
-    Raises:
-        RmqIndexError: They may be those of a disk that is not mounted.
-    """
+    """Refuse folders without files unless a store, or this package, has yet to fill them."""
     if any(map(_was_written, folders.values())):
         return
     places = [folder.absolute for folder in folders.values()]
@@ -96,13 +80,7 @@ def _was_written(directory: Location) -> bool:
 
 
 def empty_error(path: Location, entries: Sequence[FileEntry], expected: str) -> RmqIndexError:
-    """Return the error of a directory that has nothing to read, by its name and what it holds.
-
-    Args:
-        path: The directory that the user gave.
-        entries: Its entries.
-        expected: What it should be.
-    """
+    """Return the error of a directory that has nothing to read, by its name and what it holds."""
     folders = sorted(
         entry.path
         for entry in entries

@@ -44,15 +44,8 @@ class TopicTable:
     def of(cls, root: Path) -> TopicTable | None:
         """Read the topics of a store, or their backup, as a broker does.
 
-        Args:
-            root: The local store root.
-
         Returns:
             The topics; None where the store has no such file.
-
-        Raises:
-            RmqIndexError: There are files, and none of them is a table of topics; or one cannot be
-                read.
         """
         path = root / CONFIG_FOLDER / _NAME
         candidates = (path, path.with_name(_NAME + _BACKUP_SUFFIX))

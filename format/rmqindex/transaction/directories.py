@@ -93,9 +93,6 @@ def kind_of(location: Location) -> pafs.FileType:
     """Return what is at a location, as the last finished commit left it.
 
     A local directory that an unfinished commit made is not there: what lists it finds none, too.
-
-    Raises:
-        RmqIndexError: The storage failed, or a journal is damaged.
     """
     kind, local = status_of(location).kind, location.local
     if kind == pafs.FileType.Directory and local is not None and _is_uncommitted(local):
@@ -224,16 +221,8 @@ def unfinished_append(
 ) -> AppendUndo | None:
     """Return the append in place that an unfinished commit, dead or alive, makes to a file.
 
-    Args:
-        path: A local file; for a link, the commit is one to the file that it leads to.
-        place: What :func:`append_place` returned, for a caller that asks twice.
-
     Returns:
         The state of the file before; None where there is no such commit.
-
-    Raises:
-        RmqIndexError: A journal is damaged, or one commit after the other appended to the file for
-            ten seconds.
     """
     directory, name, journal_place = place or append_place(path)
     if not has_journal(journal_place):
@@ -253,14 +242,7 @@ def unfinished_append(
 
 
 def _is_uncommitted(directory: str | os.PathLike[str]) -> bool:
-    """Return whether an unfinished commit made a directory, so that it was not there before.
-
-    Args:
-        directory: A local directory.
-
-    Raises:
-        RmqIndexError: As for :func:`effective_listing`.
-    """
+    """Return whether an unfinished commit made a directory, so that it was not there before."""
     # A commit writes its journal before it makes the directory: without one, none is unfinished.
     if not os.path.lexists(journal_path(directory)):
         return False
