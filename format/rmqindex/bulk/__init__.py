@@ -5,7 +5,8 @@ Its tasks stage sorted runs, or whole files, with a `RowStager`; file plans cut 
 where a broker would; one commit adds all files to the index, or none.
 A rebuild takes the rows from a CommitLog, a relayout from the old files.
 Whatever writes raises :class:`OSError` where the disk is full or broken, and
-:class:`RmqIndexError` where the storage fails, a file is malformed, or the staging is gone.
+:class:`rmqindex.RmqIndexError` where the storage fails, a file is malformed, or the staging is
+gone.
 """
 
 from typing import TYPE_CHECKING
