@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 from pyspark_rmqindex.spark_version import check_spark, source_class
 
 if TYPE_CHECKING:
-    from pyspark_rmqindex.api.registration import register
-    from pyspark_rmqindex.api.table import last_plan, table
     from pyspark_rmqindex.join.lookup import lookup
     from pyspark_rmqindex.join.summary import LookupSummary
     from pyspark_rmqindex.messages.plan import MessagePlan
     from pyspark_rmqindex.read.plan_log import ScanPlan
     from pyspark_rmqindex.source.index import DefaultSource
+    from pyspark_rmqindex.source.registration import register
+    from pyspark_rmqindex.source.table import last_plan, table
     from pyspark_rmqindex.write.write_index import write_index
 
 __all__ = [
@@ -41,10 +41,10 @@ _HOMES = {
     "LookupSummary": "join.summary",
     "MessagePlan": "messages.plan",
     "ScanPlan": "read.plan_log",
-    "last_plan": "api.table",
+    "last_plan": "source.table",
     "lookup": "join.lookup",
-    "register": "api.registration",
-    "table": "api.table",
+    "register": "source.registration",
+    "table": "source.table",
     "write_index": "write.write_index",
 }
 

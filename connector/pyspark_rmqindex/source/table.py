@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from pyspark_rmqindex.api.connect_relations import loads_of
 from pyspark_rmqindex.join.summary import LookupSummary, summary_of
 from pyspark_rmqindex.options import option_text
 from pyspark_rmqindex.read.plan_leak import BUILT_IN_FILTER, relation_name
 from pyspark_rmqindex.read.plan_log import ScanPlan, plan_from_schema
 from pyspark_rmqindex.source.catalog import relation_options
+from pyspark_rmqindex.source.connect_relations import loads_of
 from pyspark_rmqindex.spark_version import check_pushdown_support
 from pyspark_rmqindex.worker_python import check_worker_python
 
