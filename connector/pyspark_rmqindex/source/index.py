@@ -125,24 +125,19 @@ class DefaultSource(DataSource):
         from pyspark_rmqindex.options import stream_options
         from pyspark_rmqindex.schema import check_schema, check_selected
         from pyspark_rmqindex.source.catalog import check_paths, relation_options
-        from pyspark_rmqindex.stream.refusal import (
-            RefusedStream,
-            check_spark_streams,
-        )
+        from pyspark_rmqindex.stream.refusal import checked_stream
 
-        try:
-            check_spark_streams()
+        def make() -> DataSourceStreamReader:
             options = stream_options(relation_options(schema, self.options))
             check_paths(options.paths)
             check_selected(schema, options.columns)
             check_schema(schema, keys=options.has_keys, log=options.has_log)
-        except ValueError as error:
-            refused: DataSourceStreamReader = RefusedStream(error)
-            return refused
-        from pyspark_rmqindex.stream.entries import IndexStreamReader
+            from pyspark_rmqindex.stream.entries import IndexStreamReader
 
-        reader: DataSourceStreamReader = IndexStreamReader(options, schema)
-        return reader
+            reader: DataSourceStreamReader = IndexStreamReader(options, schema)
+            return reader
+
+        return checked_stream(make)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the writer."""

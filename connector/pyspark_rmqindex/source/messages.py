@@ -74,21 +74,16 @@ class MessageSource(DataSource):
         from pyspark_rmqindex.options import message_stream_options
         from pyspark_rmqindex.schema import check_columns, check_selected, message_schema
         from pyspark_rmqindex.source.catalog import check_paths, relation_options
-        from pyspark_rmqindex.stream.refusal import (
-            RefusedStream,
-            check_spark_streams,
-        )
+        from pyspark_rmqindex.stream.refusal import checked_stream
 
-        try:
-            check_spark_streams()
+        def make() -> DataSourceStreamReader:
             options = message_stream_options(relation_options(schema, self.options))
             check_paths(options.paths)
             check_selected(schema, options.columns)
             check_columns(schema, message_schema(store=True, text=True))
-        except ValueError as error:
-            refused: DataSourceStreamReader = RefusedStream(error)
-            return refused
-        from pyspark_rmqindex.stream.messages import MessageStreamReader
+            from pyspark_rmqindex.stream.messages import MessageStreamReader
 
-        reader: DataSourceStreamReader = MessageStreamReader(options, schema)
-        return reader
+            reader: DataSourceStreamReader = MessageStreamReader(options, schema)
+            return reader
+
+        return checked_stream(make)

@@ -16,12 +16,23 @@ from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark_rmqindex.spark_version import later_spark_needed
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql.datasource import InputPartition
 
-__all__ = ["RefusedStream", "check_spark_stream_writers", "check_spark_streams"]
+__all__ = ["RefusedStream", "check_spark_stream_writers", "checked_stream"]
 
 
-def check_spark_streams() -> None:
+def checked_stream(make: Callable[[], DataSourceStreamReader]) -> DataSourceStreamReader:
+    """Return a reader, or one that raises what is wrong with its options or with this PySpark."""
+    try:
+        _check_spark_streams()
+        return make()
+    except ValueError as error:
+        return RefusedStream(error)
+
+
+def _check_spark_streams() -> None:
     """Raise unless this PySpark supports limits and triggers in Python streams."""
     if find_spec("pyspark.sql.streaming.datasource") is None:
         raise ValueError(
