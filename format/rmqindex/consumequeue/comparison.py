@@ -318,7 +318,8 @@ class _Audit:
         data = data[places]
         found = data["phy_offset"] == units.phy_offset
         same = found & (data["msg_base_offset"] == units.queue_offset)
-        same &= (data["batch_size"] == units.batch_size) & (data["size"] == units.size)
+        for name in ("batch_size", "size", "tags_code", "store_timestamp"):
+            same &= data[name] == getattr(units, name)
         return found, same, np.full(len(found), -1)
 
     def _report_kinds(self) -> None:

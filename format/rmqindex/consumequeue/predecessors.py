@@ -14,7 +14,6 @@ from rmqindex.commitlog.log import MATCH_STATES
 from rmqindex.consumequeue.places import LostUnits
 from rmqindex.consumequeue.reader import ConsumeQueue, last_offset, unit_dtype, units_before
 from rmqindex.errors import RmqIndexError
-from rmqindex.folders import COMMITLOG_FOLDER
 from rmqindex.queue_layout import (
     BLANK_SIZE,
     DEFAULT_BATCH_FILE_SIZE,
@@ -22,6 +21,8 @@ from rmqindex.queue_layout import (
     LMQ_PREFIX,
     UNIT_DTYPE,
 )
+from rmqindex.storage.location import Location
+from rmqindex.store.store import root_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator, Sequence
@@ -77,9 +78,10 @@ class Predecessors:
         first = log.files[0].path.local if log.files else None
         if first is not None:
             folder = first.absolute().parent
-            if folder.name == COMMITLOG_FOLDER and folder.parent != root:
+            store = root_of(Location(folder)).local
+            if store not in {None, root, folder}:
                 with suppress(RmqIndexError):  # none, or in RocksDB
-                    found = ConsumeQueue.find(folder.parent)
+                    found = ConsumeQueue.find(store)
         return cls(tuple(found))
 
     @classmethod

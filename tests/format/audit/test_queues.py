@@ -389,6 +389,17 @@ class TestWhatARebuildRefuses:
         )
         assert (done.unit_count, found(tmp_path)) == (10, set())
 
+    @pytest.mark.parametrize("byte", [12, 19, 20, 27], ids=lambda byte: f"byte {byte}")
+    def test_a_batch_unit_has_the_tags_code_and_the_time_of_its_message(self, tmp_path, byte):
+        """As an ordinary unit has its tags code."""
+        made(tmp_path, [TestKinds.BATCH], {"TopicTest": True})
+        rebuild_consume_queues(tmp_path, tmp_path, batch_file_size=4600)
+        (path,) = (tmp_path / "batchconsumequeue").rglob("0*0")
+        data = bytearray(path.read_bytes())
+        data[byte] ^= 1
+        path.write_bytes(data)
+        assert {rule for rule, _ in found(tmp_path)} == {"queue_unit"}
+
     def test_a_file_whose_size_is_no_multiple_of_a_unit(self, store):
         """A broker does not start with it, as with any other size."""
         path = queue_file(store)

@@ -449,6 +449,14 @@ class TestLosses:
         assert (done.lost, done.unagreed) == ((), None)
         assert done.unit_count == done.replaced_count
 
+    def test_files_written_elsewhere_have_the_size_of_those_beside_the_log(self, tmp_path):
+        """Also where the log is DLedger's, in a folder within the store's own."""
+        store = copy_store("dledger", tmp_path)
+        rebuild_consume_queues(store, store, file_size=400, replace=True)
+        rebuild_consume_queues(store, tmp_path / "elsewhere")
+        files = (tmp_path / "elsewhere" / "consumequeue").rglob("0*0")
+        assert {path.stat().st_size for path in files} == {400}
+
     def test_units_of_messages_that_are_left_out_are_a_loss(self, tmp_path):
         """By a range of offsets, or of light queues."""
         store = shutil.copytree(MESSAGE_KINDS / "store", tmp_path / "store")
