@@ -159,9 +159,11 @@ def relayout_index(
         replacement = Replacement(
             summaries([Path(e.path) for e in old.entries]), summaries(roller.paths)
         )
-        said = None if dry_run else replace_files(committer, old, roller)
+        checkpoint_time = None if dry_run else replace_files(committer, old, roller)
     files = tuple(directory / made.name for made in roller.paths)
-    return RelayoutResult(files, tuple(old.names), roller.count, exact, said, replacement, dry_run)
+    return RelayoutResult(
+        files, tuple(old.names), roller.count, exact, checkpoint_time, replacement, dry_run
+    )
 
 
 def _how_to_rebuild(path: PathLike) -> str:

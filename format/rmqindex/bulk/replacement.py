@@ -431,13 +431,13 @@ class LossJudge:
 
 
 def replacement_of(
-    there: IndexSnapshot, roller: FileRoller, layout: Layout, judge: LossJudge
+    present: IndexSnapshot, roller: FileRoller, layout: Layout, judge: LossJudge
 ) -> Replacement:
     """Compare the files of an index with those that are to replace them."""
     unreadable: list[str] = []
 
     def old() -> Iterator[tuple[str, Entries]]:
-        for entry in there.entries:
+        for entry in present.entries:
             try:
                 for batch in replaced_entries(entry.path, layout, COLUMNS):
                     yield entry.name, Entries(*(batch[name].to_numpy() for name in COLUMNS))
@@ -447,6 +447,6 @@ def replacement_of(
 
     lost = lost_entries(old(), roller.paths, layout, judge.is_lost)
     removed = tuple(
-        FileSummary(file.entry.name, file.entry.size, file.entry_count) for file in there
+        FileSummary(file.entry.name, file.entry.size, file.entry_count) for file in present
     )
     return Replacement(removed, summaries(roller.paths), lost, tuple(unreadable))

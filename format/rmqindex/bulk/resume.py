@@ -124,14 +124,14 @@ def rebuild_line(log: CommitLog, target: Path, option: str) -> str:
     return command_line("rebuild", folder or target, options=["--out", str(target), option])
 
 
-def resume_at(there: Sequence[FileEntry], layout: Layout, log: CommitLog) -> Start | None:
+def resume_at(files: Sequence[FileEntry], layout: Layout, log: CommitLog) -> Start | None:
     """Find the last entry, and count the entries of its message at the end of the files."""
     skip = 0
     offset: int | None = None
     last = ""
-    for entry in reversed(there):
+    for entry in reversed(files):
         with _opened(entry, layout) as file:
-            file.check_header(is_last=entry == there[-1])
+            file.check_header(is_last=entry == files[-1])
             position = file.entry_count
             while position >= FIRST_POSITION:
                 (batch,) = file.scan(position, position + 1, ["phy_offset"])
@@ -154,14 +154,14 @@ def resume_at(there: Sequence[FileEntry], layout: Layout, log: CommitLog) -> Sta
             f"{offset}, where none is ({MATCH_STATES[state]}): a rebuild cannot continue behind "
             f"it; {_HOW}"
         )
-    for entry in there:
+    for entry in files:
         with _opened(entry, layout) as file:
             ensure_of_log(file, log, _HOW)
-    return Start(offset, skip, Path(there[-1].path))
+    return Start(offset, skip, Path(files[-1].path))
 
 
 def ensure_no_hole(
-    there: Sequence[FileEntry],
+    files: Sequence[FileEntry],
     layout: Layout,
     log: CommitLog,
     mode: Mode = "FAILFAST",
@@ -172,7 +172,7 @@ def ensure_no_hole(
 
     Only the ends of the files are compared with the log.
     """
-    ends = [end for entry in there if (end := _End.of(entry, layout)) is not None]
+    ends = [end for entry in files if (end := _End.of(entry, layout)) is not None]
     counts: Counter[int] = Counter()
     for end in ends:
         counts.update(end.counts)
@@ -289,12 +289,12 @@ class Leftover:
 
 
 def keep_expired(
-    there: Sequence[FileEntry], layout: Layout, log: CommitLog, roller: FileRoller
+    files: Sequence[FileEntry], layout: Layout, log: CommitLog, roller: FileRoller
 ) -> Leftover:
     """Put the entries of expired messages into new files, before all others."""
     unreadable: list[Path] = []
     if log.min_offset:
-        for entry in there:
+        for entry in files:
             try:
                 is_last = _put_expired(entry, layout, log, roller)
             except RmqIndexError:

@@ -303,21 +303,24 @@ def _witnesses(
     """
     offsets, entry_rows = np.unique(entry_offsets, return_inverse=True)
     messages = log.read_at(offsets, [*KEY_COLUMNS, "tags"])
-    there = np.flatnonzero(messages["topic"].is_valid().to_numpy(zero_copy_only=False))
-    messages = messages.take(pa.array(there))
+    message_rows = np.flatnonzero(messages["topic"].is_valid().to_numpy(zero_copy_only=False))
+    messages = messages.take(pa.array(message_rows))
     columns = [messages[name] for name in KEY_COLUMNS]
     tag_rows, _, tag_hashes = expand_messages(columns[0], None, None, columns[3], messages["tags"])
     own_rows, _, own_hashes = expand_messages(*columns)
     present = pack_pairs(entry_rows, entry_hashes)
-    tags, own = pack_pairs(there[tag_rows], tag_hashes), pack_pairs(there[own_rows], own_hashes)
-    lacking = np.unique(there[own_rows[~np.isin(own, present)]])
+    tags, own = (
+        pack_pairs(message_rows[tag_rows], tag_hashes),
+        pack_pairs(message_rows[own_rows], own_hashes),
+    )
+    lacking = np.unique(message_rows[own_rows[~np.isin(own, present)]])
     has_tags = np.isin(tags, present)
     tells = ~np.isin(tags, own)
     unfinished = np.append(lacking, np.flatnonzero(offsets == entry_offsets[-1]))
-    tells &= has_tags | ~np.isin(there[tag_rows], unfinished)
+    tells &= has_tags | ~np.isin(message_rows[tag_rows], unfinished)
     return [
         _Witness(int(offsets[row]), bool(indexed))
-        for row, indexed in zip(there[tag_rows[tells]], has_tags[tells], strict=True)
+        for row, indexed in zip(message_rows[tag_rows[tells]], has_tags[tells], strict=True)
     ]
 
 
