@@ -299,11 +299,7 @@ class RowStager:
         return self._publish(StagedRows(tuple(self._buffer.slices))).runs
 
     def stage_files(self) -> StagedRows:
-        """Publish the rows as one run, or as files if they are too many for one.
-
-        Raises:
-            RmqIndexError: The storage failed, or the geometry leaves no room for an entry.
-        """
+        """Publish the rows as one run, or as files if they are too many for one."""
         self._buffer.finish()
         runs = tuple(self._buffer.slices)
         return self._publish(StagedRows(runs) if len(runs) < 2 else self._build(runs))

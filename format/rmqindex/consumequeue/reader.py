@@ -231,9 +231,6 @@ def marked_queue_file(file: QueueFile, *, is_batch: bool) -> QueueFile:
     Args:
         file: The file.
         is_batch: Whether it is of a batch queue.
-
-    Raises:
-        RmqIndexError: The file is gone, or was changed since it was found; the storage failed.
     """
     dtype = unit_dtype(is_batch=is_batch)
     with open_found(file.path, file.size, file.mark) as source:

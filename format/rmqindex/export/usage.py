@@ -104,7 +104,6 @@ def measure_usage(
     Raises:
         ValueError: An unknown group.
         CorruptCommitLogError: Damage; only ``FAILFAST``.
-        RmqIndexError: The storage failed.
     """
     for name in by:
         if name not in GROUPS:

@@ -1,4 +1,8 @@
-"""Queries of a whole index: the broker's own search, exact lookups, and verification."""
+"""Queries of a whole index: the broker's own search, exact lookups, and verification.
+
+Whatever reads raises ``RmqIndexError`` where a file cannot be used or the storage fails, and
+``FileChangedError`` where a file was changed since it was listed or opened.
+"""
 
 from typing import TYPE_CHECKING
 

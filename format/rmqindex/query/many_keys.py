@@ -67,9 +67,6 @@ def lookup_keys(
     Returns:
         A table of ``LOOKUP_SCHEMA``: the newest file's entries first, and in each file the newest
         first; entries of several keys in the order of the keys.
-
-    Raises:
-        RmqIndexError: A file cannot be used, or was changed since it was listed.
     """
     hashes = index_key_hashes(topic, keys)
     order = np.argsort(hashes, kind="stable")

@@ -74,9 +74,6 @@ class PointFile:
         Args:
             path: A local path or a URI.
             layout: Its geometry.
-
-        Raises:
-            RmqIndexError: It cannot be read, or has no header.
         """
         self._source = open_index_source(path)
         self._layout = layout
@@ -106,11 +103,7 @@ class PointFile:
         return True
 
     def ensure_same(self) -> None:
-        """Raise if the file was changed since it matched its fingerprint.
-
-        Raises:
-            FileChangedError: It was truncated, replaced or rewritten.
-        """
+        """Raise if the file was changed since it matched its fingerprint."""
         known = self._fingerprint
         if known is not None and not (
             self._source.is_current() and known.matches(self._source, self._layout)
@@ -127,10 +120,6 @@ class PointFile:
         Returns:
             The entries; None where the chain is long, broken, or goes on beyond ``limit``, as in a
             file that a broker is writing.
-
-        Raises:
-            CorruptIndexError: The file ends before an entry of the chain.
-            FileChangedError: A local file was changed since it matched its fingerprint.
         """
         # Check first: reading a mapping behind the end of its file kills the process.
         if self._final and not self._source.is_current():
@@ -185,9 +174,6 @@ class PointLog:
         Returns:
             The message; None where no sound record starts there, where it is a batch, which has
             further keys, or where it has expired meanwhile.
-
-        Raises:
-            FileChangedError: A file is not the one that was found.
         """
         number = bisect_right(self._starts, phy_offset) - 1
         if number < 0 or phy_offset >= self._log.files[number].stop:
@@ -241,11 +227,7 @@ class PointLog:
         return found
 
     def ensure_same(self) -> None:
-        """Raise if an open file was changed meanwhile.
-
-        Raises:
-            FileChangedError: One was truncated, replaced or rewritten.
-        """
+        """Raise if an open file was changed meanwhile."""
         for number, source in self._sources.items():
             ensure_same(source, self._log.files[number].mark)
 

@@ -222,7 +222,6 @@ class Verifier:
 
         Raises:
             BadInnerBatchError: An inner batch cannot be unpacked, and ``strict`` is set.
-            RmqIndexError: The storage failed, or a file was changed since it was listed.
         """
         offsets, of_entry = np.unique(phy_offsets, return_inverse=True)
         found = log.read_at(
