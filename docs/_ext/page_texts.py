@@ -11,7 +11,7 @@ import click
 from pyspark_rmqindex.options import OPTIONS, scopes_of
 from rmqindex import AUDIT_RULES, EXPLAIN_REASONS
 from rmqindex.cli.command import load
-from rmqindex.cli.help import Argument, Context
+from rmqindex.cli.invocation import Argument, Context
 
 if TYPE_CHECKING:
     from pyspark_rmqindex.options import Option

@@ -12,8 +12,8 @@ import pytest
 
 import rmqindex
 from recorded import ROCKETMQ_CLASSES
+from rmqindex.answers.terminal import Console, print_text
 from rmqindex.cli.command import COMMANDS, load
-from rmqindex.display.terminal import Console, print_text
 
 STORE = rmqindex.sample_store()
 FILES = sorted((STORE / "index").iterdir())
@@ -584,7 +584,7 @@ class TestCommands:
         loaded = self.loaded("--help")
         modules = {name for name in loaded if name.startswith("rmqindex.cli.")}
         assert modules == {
-            f"rmqindex.cli.{name}" for name in ("command", "help", "streams", "wording")
+            f"rmqindex.cli.{name}" for name in ("command", "invocation", "streams", "wording")
         }
         assert not {"numpy", "pyarrow", "rich"} & loaded
 
@@ -597,7 +597,7 @@ class TestCommands:
         }
         assert {name for name in modules if not name.startswith("rmqindex.cli.commands")} == {
             f"rmqindex.cli.{name}"
-            for name in ("command", "help", "keys", "options", "several", "streams", "wording")
+            for name in ("command", "invocation", "options", "streams", "wording")
         }
         unused = {"pydantic", "rich", "rmqindex.audit", "rmqindex.bulk", "rmqindex.export"}
         assert not unused & loaded

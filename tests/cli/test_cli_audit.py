@@ -216,7 +216,7 @@ class TestPlot:
 
     def test_what_is_counted_are_the_entries(self, tmp_path):
         """Chains, slots and times add up to the entries."""
-        from rmqindex.display.plot_data import count_index
+        from rmqindex.answers.plot import count_index
         from rmqindex.store.snapshot import IndexSnapshot
 
         counts = count_index(IndexSnapshot.of(STORE, None, "FAILFAST"))

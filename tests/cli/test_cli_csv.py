@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import re
 import shutil
 from pathlib import Path
@@ -11,12 +12,36 @@ from pathlib import Path
 import pytest
 
 import rmqindex
-from rmqindex.output.separated import CSV_COLUMNS
+from rmqindex.answers.contents import DUMP_COLUMNS, USAGE_COLUMNS
+from rmqindex.answers.entries import (
+    BROKER_COLUMNS,
+    ENTRY_COLUMNS,
+    EXPLANATION_COLUMNS,
+    HIT_COLUMNS,
+    HIT_MESSAGE_COLUMNS,
+)
+from rmqindex.answers.files import FILE_COLUMNS
+from rmqindex.answers.findings import FINDING_COLUMNS
+from rmqindex.answers.messages import LISTED, MESSAGE_COLUMNS
 
 SAMPLE = rmqindex.sample_store()
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "command-line.md"
 FILE = "index/20261120182605197"
 
+CSV_COLUMNS = {
+    "info": FILE_COLUMNS,
+    "scan": ENTRY_COLUMNS,
+    "lookup": HIT_COLUMNS,
+    "lookup --message": HIT_MESSAGE_COLUMNS,
+    "lookup --broker": BROKER_COLUMNS,
+    "explain": EXPLANATION_COLUMNS,
+    "cat": MESSAGE_COLUMNS,
+    "messages": LISTED,
+    "messages --body": MESSAGE_COLUMNS,
+    "usage": USAGE_COLUMNS,
+    "dump": DUMP_COLUMNS,
+    "verify": FINDING_COLUMNS,
+}
 #: Of each kind of answer: arguments that give no row, where there are any, one or some, and many.
 ANSWERS = {
     "info": [("info", "EMPTY"), ("info", f"STORE/{FILE}"), ("info", "STORE")],
@@ -92,6 +117,30 @@ def test_the_names_depend_on_the_command_alone(run, places, kind):
         names, *rows = csv.reader(io.StringIO(out))
         assert tuple(names) == CSV_COLUMNS[kind], arguments
         assert {len(row) for row in rows} <= {len(names)}
+
+
+@pytest.mark.parametrize("kind", ["info", "scan", "messages", "usage", "verify"])
+def test_the_names_are_those_of_json(run, places, kind):
+    """Of each row, in their order."""
+    out = run(kind, places["STORE"], "--json")[1]
+    lists = {"info": "files", "messages": "messages", "usage": "rows", "verify": "findings"}
+    rows = json.loads(out)[lists[kind]] if kind in lists else map(json.loads, out.splitlines())
+    assert {tuple(row) for row in rows} <= {tuple(CSV_COLUMNS[kind])}
+
+
+def test_keys_of_a_file_are_looked_up_in_each_of_several_stores(run, places, tmp_path):
+    """The file is read once."""
+    keys = tmp_path / "keys.txt"
+    keys.write_text("order-49\nBB\n")
+    found = [
+        run("lookup", store, "TopicTest", "--keys-file", keys, "--csv")[1].splitlines()[1:]
+        for store in (places["EXPIRED"], places["STORE"])
+    ]
+    code, out, err = run("lookup", tmp_path, "TopicTest", "--keys-file", keys, "--csv")
+    assert code == 0, err
+    rows = [line.partition(",") for line in out.splitlines()[1:]]
+    for store, expected in zip(("EXPIRED", "STORE"), found, strict=True):
+        assert [row for name, _, row in rows if name == places[store]] == expected
 
 
 def test_several_stores_have_a_first_column(run, places):

@@ -13,7 +13,7 @@ OPENERS = {"open", "fdopen", "FileIO"}
 WHOLE_FILES = {"write_bytes", "write_text", "touch"}
 # Python's own standard output, and empty files that mark a name.
 RIGHTLY = {
-    ("format/rmqindex/cli/help.py", "write_text"),  # of click, on the screen
+    ("format/rmqindex/cli/invocation.py", "write_text"),  # of click, on the screen
     ("connector/pyspark_rmqindex/read/plan_leak.py", "touch"),  # writes no byte
 }
 

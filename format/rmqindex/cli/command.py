@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 import click
 
-from rmqindex.cli.help import Context
+from rmqindex.answers.text import complain
+from rmqindex.cli.invocation import Context
 from rmqindex.cli.streams import OutputError, drop_output, open_streams
-from rmqindex.cli.wording import reworded
-from rmqindex.display.text import complain
+from rmqindex.cli.wording import error_text, reworded
 from rmqindex.errors import RmqIndexError
 
 __all__ = ["COMMANDS", "load", "run"]
@@ -46,7 +46,7 @@ COMMANDS = {
     "sample": Entry("info", "Create a small store for trying things out."),
     "lookup": Entry("lookup", "Find the messages with a key."),
     "explain": Entry("explain", "Explain why a key is or is not found."),
-    "cat": Entry("messages", "Print a message from the CommitLog."),
+    "cat": Entry("cat", "Print a message from the CommitLog."),
     "messages": Entry("browse", "List messages by topic, queue, tag and time, newest first."),
     "export": Entry("export", "Write messages or entries to Parquet, JSON lines or CSV."),
     "usage": Entry("browse", "Show which topics, queues and hours fill the disk."),
@@ -84,11 +84,7 @@ class _Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that the arguments name, or suggest one.
-
-        Raises:
-            UsageError: No command has the name.
-        """
+        """Return the command that the arguments name, or suggest one."""
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
@@ -108,24 +104,13 @@ class _Commands(click.Group):
         except click.UsageError as error:
             raise reworded(error) from error
         except RmqIndexError as error:
-            from rmqindex.cli.advice import told_for  # noqa: PLC0415  (errors alone need it)
-
             name = ctx.invoked_subcommand
-            complain(told_for(error, load(name)) if name in COMMANDS else str(error))
+            complain(error_text(error, load(name)) if name in COMMANDS else str(error))
             raise click.exceptions.Exit(_BAD) from error
         except KeyboardInterrupt:
             raise click.exceptions.Exit(_INTERRUPTED) from None
         finally:
-            _write_documents(ctx)
             sys.stdout.flush()
-
-
-def _write_documents(ctx: click.Context) -> None:
-    """Write the JSON that the command left, if it wrote any."""
-    if any(str(name).startswith("rmqindex.json") for name in ctx.meta):
-        from rmqindex.output.documents import write_documents  # noqa: PLC0415  (few ask for it)
-
-        write_documents(ctx.meta)
 
 
 def _print_completion(ctx: click.Context, _param: click.Parameter, shell: str | None) -> None:

@@ -1,38 +1,36 @@
-"""What the commands share: arguments, options and their parsing."""
+"""The parameters of the commands: fields of dataclasses, each with its options and its value."""
 
 from __future__ import annotations
 
-import os
-from contextlib import contextmanager, suppress
+import sys
+from dataclasses import field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from rmqindex.cli.help import Argument, Command
-from rmqindex.cli.several import SeveralCommand, complain_of_none, several_named
-from rmqindex.display.text import complain
+from rmqindex.answers.answer import Zone
+from rmqindex.cli.invocation import OPTIONS, VALUE, Argument
 from rmqindex.indexfile.geometry import Layout
 from rmqindex.keys.utf8 import is_utf8
 from rmqindex.layout import INT32_MAX, INT64_MAX
-from rmqindex.output.documents import JsonOutput
-from rmqindex.output.interface import Zone
 from rmqindex.times import parse_micros, system_zone, to_milliseconds, zone_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    import os
+    from collections.abc import Callable, Mapping
     from datetime import tzinfo
 
     from click.shell_completion import CompletionItem
 
-    from rmqindex.output.interface import Output
-    from rmqindex.storage.location import PathLike
+    from rmqindex.answers.answer import Form
+    from rmqindex.commitlog.selection import Selection
+
+    Values = Mapping[str, Any]
 
 __all__ = [
-    "BAD",
     "COUNT",
-    "NOT_FOUND",
     "NUMBER",
     "OFFSET",
     "PATH",
@@ -41,38 +39,30 @@ __all__ = [
     "allow_live_option",
     "allow_loss_option",
     "argument",
-    "begin_option",
-    "choose_output",
-    "command",
     "commit_log_option",
-    "complain_of_broker",
     "dry_run_option",
-    "end_option",
-    "entries_option",
-    "from_option",
     "json_option",
     "key_argument",
-    "layout_of",
+    "keys_options",
+    "layout_options",
     "local_zone_option",
     "log_argument",
     "logs_argument",
     "mode_option",
-    "offset_range_of",
+    "offset_options",
+    "option",
+    "options",
     "path_argument",
     "paths_argument",
-    "rows_option",
-    "slots_option",
+    "rows_options",
+    "selection_options",
     "stored_body_option",
     "time_of",
-    "time_range_of",
-    "to_option",
-    "told_if_interrupted",
+    "time_options",
     "topic_argument",
     "zone_option",
 ]
 
-NOT_FOUND = 1
-BAD = 2
 # Java's int and long: no number of a store, and no number of rows, is greater.
 OFFSET = click.IntRange(0, INT64_MAX)
 COUNT = click.IntRange(1, INT64_MAX)
@@ -80,99 +70,47 @@ NUMBER = click.IntRange(0, INT32_MAX)
 SIZE = click.IntRange(1, INT32_MAX)
 PATH = click.Path(path_type=Path)
 
-_CSV = "rmqindex.csv"
 _GEOMETRY = "--max-hash-slot-num, --max-index-num"
 
 
-@contextmanager
-def told_if_interrupted(folders: Sequence[Path], then: str) -> Iterator[None]:
-    """Say, where a write is interrupted, whether it has changed any file.
-
-    Args:
-        folders: What it writes to.
-        then: What to do if it has.
-    """
-    before = _files_in(folders)
-    try:
-        yield
-    except KeyboardInterrupt:
-        is_same = _files_in(folders) == before
-        complain("interrupted; " + ("nothing was changed" if is_same else then))
-        raise
-
-
-def _files_in(folders: Sequence[Path]) -> list[tuple[str, int, int, int]]:
-    found = []
-    for folder in folders:
-        for parent, _, names in os.walk(folder):
-            for name in names:
-                path = os.path.join(parent, name)  # noqa: PTH118  (many files)
-                with suppress(FileNotFoundError):
-                    status = os.stat(path)  # noqa: PTH116
-                    found.append((path, status.st_ino, status.st_size, status.st_mtime_ns))
-    return sorted(found)
-
-
-def complain_of_broker(directory: PathLike) -> None:
-    """Say, of a dry run beside a running broker, that its numbers are those of this moment.
-
-    Args:
-        directory: A folder of the store.
-    """
-    from rmqindex.transaction.broker_lock import BrokerLock, BrokerState  # noqa: PLC0415  (few ask)
-
-    state = BrokerLock.around(directory).state
-    if state.may_run:
-        runs = "runs" if state is BrokerState.RUNNING else "may run"
-        complain(
-            f"{directory}: a broker {runs} on the store, so these numbers may change; without "
-            "--dry-run this is refused until it has stopped, unless --allow-live-store is given"
-        )
-
-
-def command(
-    name: str,
-    *examples: str,
-    note: str = "",
-    several: bool = False,
-    is_search: bool = False,
-    several_are: str = "store",
-) -> Callable[[Callable[..., None]], Command]:
-    """Make a function a command, whose docstring is the help.
-
-    Args:
-        name: What the user types.
-        examples: Command lines for the end of the help.
-        note: What to say below them.
-        several: Whether its first argument may name several stores, each of which is answered for.
-        is_search: Whether the answer of one of them is enough.
-        several_are: What they are, which names a column where there are several.
-    """
-    heading = "Examples" if len(examples) > 1 else "Example"
-    lines = "\n".join(f"  {line}" for example in examples for line in example.splitlines())
-    epilog = f"{heading}:\n\n\b\n{lines}" + (f"\n\n{note}" if note else "")
-    if several:
-        kind = partial(SeveralCommand, is_search=is_search, several_are=several_are)
-        return click.command(name, cls=cast("type[Command]", kind), epilog=epilog)
-    return click.command(name, cls=Command, epilog=epilog)
+def option(*names: str, **attributes: Any) -> Any:  # noqa: ANN401  (any field's type)
+    """Return a field with the value of one option; it takes what ``click.Option`` takes."""
+    return _field(click.Option(names, **attributes))
 
 
 def argument(
-    name: str,
     metavar: str,
     text: str,
     type: click.ParamType[Any] | None = None,  # noqa: A002  (click's name)
     *,
     several: bool = False,
+) -> Any:  # noqa: ANN401
+    """Return a field with the value of an argument, or a tuple of several, and its help."""
+    return _field(_argument(metavar, text, type, several=several))
+
+
+def options(value: Callable[[Values], Any], *parameters: click.Parameter) -> Any:  # noqa: ANN401
+    """Return a field with several options, whose value is computed from those of all options."""
+    return field(metadata={OPTIONS: parameters, VALUE: value})
+
+
+def _field(parameter: click.Parameter) -> Any:  # noqa: ANN401
+    return field(metadata={OPTIONS: (parameter,)})
+
+
+def _argument(
+    metavar: str,
+    text: str,
+    type: click.ParamType[Any] | None = None,  # noqa: A002
+    *,
+    several: bool = False,
     required: bool = True,
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add an argument that the help explains; several are a tuple."""
-    return click.argument(
-        name,
+) -> Argument:
+    return Argument(
+        [metavar.partition("|")[0].rstrip(".").lower()],
+        text,
         metavar=metavar,
-        text=text,
         type=type,
-        cls=Argument,
         nargs=-1 if several else 1,
         required=required,
         shell_complete=_complete_file,
@@ -188,8 +126,50 @@ def _complete_file(
     return [CompletionItem(incomplete, type="file")]
 
 
-def layout_of(hash_slot_num: int | None, index_num: int | None) -> Layout | None:
+if TYPE_CHECKING:
+    _TextType = click.ParamType[str]
+else:  # generic from click 8.4 on
+    _TextType = click.ParamType
+
+
+class StoredText(_TextType):
+    """A topic, key or tag as a message has it: a text, which Java reads and writes as UTF-8."""
+
+    name = "text"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the text, if it is UTF-8."""
+        if not is_utf8(value):
+            self.fail(f"expected UTF-8, got {value!r}", param, ctx)
+        return value
+
+
+TEXT = StoredText()
+
+
+class TopicType(StoredText):
+    """A topic: a text that is not empty."""
+
+    name = "topic"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the topic, if it is not empty."""
+        if not value:
+            self.fail("expected the name of a topic, got an empty text", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+def _form_of(values: Values) -> Form:
+    if values["as_json"] and values.get("as_csv"):
+        raise click.UsageError("--json and --csv: give one of them")
+    if values["as_json"]:
+        return "json"
+    return "csv" if values.get("as_csv") else "text"
+
+
+def _layout_of(values: Values) -> Layout | None:
     """Return the geometry of the two options, which come together or not at all."""
+    hash_slot_num, index_num = values["max_hash_slot_num"], values["max_index_num"]
     if hash_slot_num is None and index_num is None:
         return None
     if hash_slot_num is None or index_num is None:
@@ -200,8 +180,9 @@ def layout_of(hash_slot_num: int | None, index_num: int | None) -> Layout | None
         raise click.BadParameter(str(error), param_hint=_GEOMETRY) from error
 
 
-def offset_range_of(start: int | None, stop: int | None) -> tuple[int | None, int | None]:
+def _offset_range_of(values: Values) -> tuple[int | None, int | None]:
     """Return ``--from``, inclusive, and ``--to``, exclusive, in bytes."""
+    start, stop = values["from_offset"], values["to_offset"]
     if start is not None and stop is not None and start > stop:
         raise click.BadParameter(f"{start} is behind --to {stop}", param_hint="--from")
     return start, stop
@@ -213,8 +194,9 @@ def time_of(text: str | None, zone: Zone, option: str, *, up: bool) -> int | Non
     return None if micros is None else to_milliseconds(micros, up=up)
 
 
-def time_range_of(begin: str | None, end: str | None, zone: Zone) -> tuple[int | None, int | None]:
+def _time_range_of(values: Values) -> tuple[int | None, int | None]:
     """Return ``--begin`` and ``--end`` as epoch milliseconds, both inclusive."""
+    begin, end, zone = values["begin"], values["end"], values["zone"]
     low, high = _micros_of(begin, zone, "--begin"), _micros_of(end, zone, "--end")
     first = None if low is None else to_milliseconds(low, up=True)
     last = None if high is None else to_milliseconds(high, up=False)
@@ -236,83 +218,52 @@ def _micros_of(text: str | None, zone: Zone, option: str) -> int | None:
         raise click.BadParameter(str(error), param_hint=option) from error
 
 
-def choose_output(as_json: bool, zone: Zone | None = None) -> Output:
-    """Return the output for machines, or the one for people, with times in a zone.
+def _selection_of(values: Values) -> Selection:
+    from rmqindex.commitlog.selection import Selection  # noqa: PLC0415  (help needs no Arrow)
 
-    Args:
-        as_json: Whether it is for machines.
-        zone: The zone; None for a command that shows no times.
-    """
-    context = click.get_current_context(silent=True)
-    named = several_named()
-    if context is not None and context.meta.get(_CSV):
-        if as_json:
-            raise click.UsageError("--json and --csv: give one of them")
-        from rmqindex.output.separated import CsvOutput  # noqa: PLC0415  (few ask for it)
-
-        return CsvOutput(named, context.meta)
-    if as_json:
-        return JsonOutput(named, {} if context is None else context.meta)
-    from rmqindex.output.console import ConsoleOutput  # noqa: PLC0415  (machines need no rich)
-
-    return ConsoleOutput(zone or _zone("UTC"), complain_of_none)
+    begin, end = _time_range_of(values)
+    start, stop = _offset_range_of(values)
+    return Selection(
+        topics=values["topics"],
+        queue_ids=values["queue_ids"],
+        tags=values["tags"],
+        begin=begin,
+        end=end,
+        start=start,
+        stop=stop,
+    )
 
 
-if TYPE_CHECKING:
-    _TextType = click.ParamType[str]
-else:  # generic from click 8.4 on
-    _TextType = click.ParamType
+class _KeysFile(click.File):
+    """A file, or standard input unless that is closed."""
 
-
-class StoredText(_TextType):
-    """A topic, key or tag as a message has it: a text, which Java reads and writes as UTF-8."""
-
-    name = "text"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the text.
-
-        Raises:
-            BadParameter: It is not UTF-8.
-        """
-        if not is_utf8(value):
-            self.fail(f"expected UTF-8, got {value!r}", param, ctx)
-        return value
-
-
-TEXT = StoredText()
-
-
-class TopicType(StoredText):
-    """A topic: a text that is not empty."""
-
-    name = "topic"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the topic.
-
-        Raises:
-            BadParameter: It is empty, or not UTF-8.
-        """
-        if not value:
-            self.fail("expected the name of a topic, got an empty text", param, ctx)
+    def convert(
+        self,
+        value: str | os.PathLike[str] | IO[Any],
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> IO[Any]:
+        """Open the file."""
+        if value == "-" and sys.stdin is None:
+            self.fail("expected keys on standard input, which is closed", param, ctx)
         return super().convert(value, param, ctx)
 
 
-def rows_option(function: Callable[..., None]) -> Callable[..., None]:
-    """Add the options for machines to a command whose answer is rows."""
-    csv_option = click.option(
-        "--csv",
-        is_flag=True,
-        expose_value=False,
-        callback=_remember_csv,
-        help="Print the rows as CSV, with a line of names.",
-    )
-    return json_option(csv_option(function))
-
-
-def _remember_csv(context: click.Context, _param: click.Parameter, is_asked: bool) -> None:
-    context.meta[_CSV] = is_asked
+def _keys_of(values: Values) -> list[str]:
+    """Return the keys that were given, each once, without empty lines of a file."""
+    keys, file = list(values["key"]), values["keys_file"]
+    if file is not None:
+        for number, line in enumerate(file.read().splitlines(), 1):
+            try:
+                keys.append(line.decode().rstrip("\r"))
+            except UnicodeDecodeError as error:
+                raise click.BadParameter(
+                    f"line {number}: expected UTF-8, got {line[:20]!r}", param_hint="--keys-file"
+                ) from error
+        keys = [key for key in keys if key]
+    if not keys:
+        raise click.UsageError("Missing KEY: give at least one, or a --keys-file that has some.")
+    return list(dict.fromkeys(keys))
 
 
 def _zone(name: str) -> Zone:
@@ -339,48 +290,132 @@ def _parse_commit_log(_ctx: click.Context, _param: click.Parameter, text: str) -
     return None if text == "none" else text
 
 
-path_argument = argument(
-    "path",
+_JSON = click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON document.")
+_BEGIN = click.Option(
+    ["--begin"],
+    metavar="TIME",
+    help="Only messages stored at this time or later: epoch milliseconds, or ISO 8601 in the time "
+    "zone of --time-zone. Of a local time that occurs twice, the first is meant; one that a clock "
+    "change skips moves forward by as much.",
+)
+_END = click.Option(["--end"], metavar="TIME", help="Only messages stored at this time or earlier.")
+
+
+def offset_options(
+    start: str = "Start at the message at this offset.", stop: str = "Stop before this offset."
+) -> Any:  # noqa: ANN401
+    """Return a field with the range of ``--from`` and ``--to``, whose help is given."""
+    return options(_offset_range_of, *_offset_range(start, stop))
+
+
+def _offset_range(start: str, stop: str) -> tuple[click.Option, click.Option]:
+    return (
+        click.Option(["--from", "from_offset"], metavar="OFFSET", type=OFFSET, help=start),
+        click.Option(["--to", "to_offset"], metavar="OFFSET", type=OFFSET, help=stop),
+    )
+
+
+json_option = partial(options, _form_of, _JSON)
+rows_options = partial(
+    options,
+    _form_of,
+    _JSON,
+    click.Option(
+        ["--csv", "as_csv"], is_flag=True, help="Print the rows as CSV, with a line of names."
+    ),
+)
+time_options = partial(options, _time_range_of, _BEGIN, _END)
+layout_options = partial(
+    options,
+    _layout_of,
+    click.Option(
+        ["--max-hash-slot-num"],
+        metavar="N",
+        type=SIZE,
+        help="The broker's maxHashSlotNum; give --max-index-num, too. By default inferred from the "
+        "file.",
+    ),
+    click.Option(
+        ["--max-index-num"],
+        metavar="N",
+        type=SIZE,
+        help="The broker's maxIndexNum; give --max-hash-slot-num, too.",
+    ),
+)
+selection_options = partial(
+    options,
+    _selection_of,
+    click.Option(
+        ["--topic", "topics"],
+        metavar="TOPIC",
+        type=TEXT,
+        multiple=True,
+        help="Only messages of this topic. May be repeated.",
+    ),
+    click.Option(
+        ["--queue", "queue_ids"],
+        metavar="N",
+        type=NUMBER,
+        multiple=True,
+        help="Only messages of this queue. May be repeated.",
+    ),
+    click.Option(
+        ["--tag", "tags"],
+        metavar="TAG",
+        type=TEXT,
+        multiple=True,
+        help="Only messages with this tag. May be repeated.",
+    ),
+    _BEGIN,
+    _END,
+    *_offset_range("Start at the message at this offset.", "Stop before this offset."),
+)
+keys_options = partial(
+    options,
+    _keys_of,
+    _argument(
+        "KEY...",
+        "One or several of the messages' KEYS, or unique keys (message ids).",
+        TEXT,
+        several=True,
+        required=False,
+    ),
+    click.Option(
+        ["--keys-file"],
+        metavar="FILE",
+        type=_KeysFile("rb"),
+        help="Read the keys from a file, one a line; '-' is standard input.",
+    ),
+)
+path_argument = partial(
+    argument,
     "PATH",
     "An IndexFile, an index directory, a store root that contains index/, or the URI of one "
     "(s3://, hdfs://, gs://, file:).",
 )
-log_argument = argument(
-    "store", "STORE", "A store root that contains commitlog/, or log files or directories."
+log_argument = partial(
+    argument, "STORE", "A store root that contains commitlog/, or log files or directories."
 )
-paths_argument = argument(
-    "path",
+paths_argument = partial(
+    argument,
     "PATH...",
     "IndexFiles, index directories, store roots that contain index/, or their URIs; a pattern in "
     "quotes, or a folder of stores.",
     several=True,
 )
-logs_argument = argument(
-    "store",
+logs_argument = partial(
+    argument,
     "STORE...",
     "Store roots that contain commitlog/, or log files or directories; a pattern in quotes, or a "
     "folder of stores.",
     several=True,
 )
-topic_argument = argument("topic", "TOPIC", "The topic of the message.", TopicType())
-key_argument = argument(
-    "key", "KEY", "One of the message's KEYS, or its unique key (message id).", TEXT
+topic_argument = partial(argument, "TOPIC", "The topic of the message.", TopicType())
+key_argument = partial(
+    argument, "KEY", "One of the message's KEYS, or its unique key (message id).", TEXT
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-slots_option = click.option(
-    "--max-hash-slot-num",
-    metavar="N",
-    type=SIZE,
-    help="The broker's maxHashSlotNum; give --max-index-num, too. By default inferred from the "
-    "file.",
-)
-entries_option = click.option(
-    "--max-index-num",
-    metavar="N",
-    type=SIZE,
-    help="The broker's maxIndexNum; give --max-hash-slot-num, too.",
-)
-mode_option = click.option(
+mode_option = partial(
+    option,
     "--mode",
     metavar="MODE",
     type=click.Choice(["FAILFAST", "DROPMALFORMED"], case_sensitive=False),
@@ -388,33 +423,24 @@ mode_option = click.option(
     show_default=True,
     help="FAILFAST stops at malformed bytes; DROPMALFORMED skips them and reads the rest.",
 )
-zone_option = click.option(
+zone_option = partial(
+    option,
     "--time-zone",
-    "zone",
     metavar="ZONE",
     envvar="RMQINDEX_TIME_ZONE",
     callback=_parse_zone,
     help="The time zone of times, such as Asia/Shanghai or +08:00; by default that of "
     "RMQINDEX_TIME_ZONE, or else the system's.",
 )
-local_zone_option = click.option(
+local_zone_option = partial(
+    option,
     "--time-zone",
-    "time_zone",
     metavar="ZONE",
     callback=_parse_local_zone,
     help="The broker's time zone, used to name new files; by default the system's.",
 )
-begin_option = click.option(
-    "--begin",
-    metavar="TIME",
-    help="Only messages stored at this time or later: epoch milliseconds, or ISO 8601 in the time "
-    "zone of --time-zone. Of a local time that occurs twice, the first is meant; one that a clock "
-    "change skips moves forward by as much.",
-)
-end_option = click.option(
-    "--end", metavar="TIME", help="Only messages stored at this time or earlier."
-)
-commit_log_option = click.option(
+commit_log_option = partial(
+    option,
     "--commit-log",
     metavar="PATH",
     default="auto",
@@ -423,37 +449,26 @@ commit_log_option = click.option(
     help="A store, a commitlog directory, or several separated by commas; 'auto' uses the one "
     "beside the index, if any; 'none' uses none.",
 )
-stored_body_option = click.option(
+stored_body_option = partial(
+    option,
     "--no-decompress",
-    "as_stored",
     is_flag=True,
     help="Leave compressed bodies as they are stored.",
 )
-from_option = click.option(
-    "--from",
-    "from_offset",
-    metavar="OFFSET",
-    type=OFFSET,
-    help="Start at the message at this offset.",
-)
-to_option = click.option(
-    "--to",
-    "to_offset",
-    metavar="OFFSET",
-    type=OFFSET,
-    help="Stop before this offset.",
-)
-allow_live_option = click.option(
+allow_live_option = partial(
+    option,
     "--allow-live-store",
     is_flag=True,
     help="Write although a broker runs on the store, which sees it only when it starts again.",
 )
-allow_loss_option = click.option(
+allow_loss_option = partial(
+    option,
     "--allow-loss",
     is_flag=True,
     help="Write even if the new files hold less than those that they replace, or that are deleted.",
 )
-dry_run_option = click.option(
+dry_run_option = partial(
+    option,
     "--dry-run",
     is_flag=True,
     help="Show which files would be deleted, and what would replace them; change nothing. A broker "

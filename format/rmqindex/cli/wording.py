@@ -1,4 +1,4 @@
-"""Usage errors in plain words: what was expected, and what was given."""
+"""Errors in the words of the command line: what was expected, and the options of a command."""
 
 from __future__ import annotations
 
@@ -7,15 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from rmqindex.answers.text import in_flags
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["reworded"]
+    from rmqindex.errors import RmqIndexError
+
+__all__ = ["error_text", "reworded"]
 
 _NO_NUMBER = re.compile(r"(?P<got>.*) is not a valid (?:integer|float)(?: range)?\.", re.DOTALL)
 _OUT_OF_RANGE = re.compile(r"(?P<got>\S+) is not in the range .*\.")
 _NO_CHOICE = re.compile(r"(?P<got>.*) is not one of .*\.", re.DOTALL)
 _TOO_MANY = re.compile(r"Got unexpected extra arguments? \((?P<got>.*)\)", re.DOTALL)
+_OPTION = re.compile(r"--[a-z][a-z-]*")
+_OTHER_COMMAND = re.compile(r"`rmqindex ")
+_CLAUSE_END = "; "
 
 
 def reworded(error: click.UsageError) -> click.UsageError:
@@ -68,3 +75,19 @@ def _expected(kind: click.ParamType[Any]) -> str | None:
 
 def _either(names: Sequence[str]) -> str:
     return " or ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
+def error_text(error: RmqIndexError, command: click.Command) -> str:
+    """Return an error's text without advice to give options that the command lacks."""
+    text = in_flags(str(error))
+    hint = in_flags(f" {getattr(error, 'hint', '')}").strip()
+    if not hint or hint not in text:
+        return text
+    options = {name for param in command.params for name in (*param.opts, *param.secondary_opts)}
+    clauses = [
+        clause
+        for clause in hint.split(_CLAUSE_END)
+        if _OTHER_COMMAND.search(clause) or options.issuperset(_OPTION.findall(clause))
+    ]
+    advised = text.replace(hint, _CLAUSE_END.join(clauses))
+    return advised if clauses else advised.rstrip("; ")

@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 import pyarrow.fs as pafs
 
+from rmqindex.answers.files import describe
+from rmqindex.answers.plot import IMAGE_TYPES, count_index, draw_counts
+from rmqindex.answers.text import counted
 from rmqindex.arguments import int_or_none
 from rmqindex.audit.missing import missing_beside
 from rmqindex.audit.plan import verify
 from rmqindex.bulk.rebuild import rebuild_index
 from rmqindex.commitlog.selection import Selection, select_messages
 from rmqindex.commitlog.sibling import commit_log_of
-from rmqindex.display.facts import describe
-from rmqindex.display.plot import IMAGE_TYPES, draw_counts
-from rmqindex.display.plot_data import count_index
-from rmqindex.display.text import counted
 from rmqindex.errors import RmqIndexError
 from rmqindex.explanation.coverage import uncovered
 from rmqindex.explanation.explain import explain_lookup
@@ -47,9 +46,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from datetime import timedelta, tzinfo
 
+    from rmqindex.answers.files import FileFacts
     from rmqindex.bulk.rebuild import RebuildResult
     from rmqindex.commitlog.log import CommitLog
-    from rmqindex.display.facts import FileFacts
     from rmqindex.explanation.explain import Search
     from rmqindex.explanation.result import LookupExplanation
     from rmqindex.indexfile.entries import Mode

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rmqindex.display.facts import total
-from rmqindex.display.sizes import size_text
-from rmqindex.display.text import counted
+from rmqindex.answers.files import total
+from rmqindex.answers.text import counted, size_text
 from rmqindex.times import format_millis
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import tzinfo
 
+    from rmqindex.answers.files import FileFacts
     from rmqindex.commitlog.log import CommitLog
-    from rmqindex.display.facts import FileFacts
 
 __all__ = ["FILE_COLUMNS", "file_row", "files_text", "log_text"]
 

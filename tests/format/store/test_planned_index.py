@@ -18,11 +18,11 @@ from rmqindex import (
     key_hash,
     relayout_index,
 )
-from rmqindex.cli.commands.info import _entries
-from rmqindex.display.facts import describe
-from rmqindex.display.plot_data import count_index
+from rmqindex.answers.entries import Shortfall
+from rmqindex.answers.files import describe
+from rmqindex.answers.plot import count_index
+from rmqindex.cli.commands.info import scan_entries
 from rmqindex.indexwriter.append_in_place import InPlaceAppend
-from rmqindex.output.interface import Shortfall
 from rmqindex.query.many_keys import lookup_keys
 from rmqindex.store import store as paths
 from rmqindex.transaction.local_staging import LocalStaging
@@ -93,7 +93,7 @@ def found_in(files, max_num=None):
 
 def offsets_of(files, *, salvaged):
     """Return the offsets of the entries that ``rmqindex scan`` prints."""
-    rows = _entries(files, {}, Shortfall(None, None), salvaged=salvaged)
+    rows = scan_entries(files, {}, Shortfall(None, None), salvaged=salvaged)
     return [row["phy_offset"] for row in rows]
 
 
@@ -101,7 +101,7 @@ def scan(directory):
     """Read every entry."""
     return [
         row["phy_offset"]
-        for row in _entries(plan(directory), {}, Shortfall(None, None), salvaged=False)
+        for row in scan_entries(plan(directory), {}, Shortfall(None, None), salvaged=False)
     ]
 
 
@@ -109,7 +109,7 @@ def salvage(directory):
     """Read every entry, and believe no slot or link."""
     return [
         row["phy_offset"]
-        for row in _entries(plan(directory), {}, Shortfall(None, None), salvaged=True)
+        for row in scan_entries(plan(directory), {}, Shortfall(None, None), salvaged=True)
     ]
 
 
@@ -237,7 +237,7 @@ def test_entries_that_a_broker_appends_are_not_read(index):
     append_in_place(index)
     assert found_in(files) == [400, 300, 200, 100]
     assert [
-        row["phy_offset"] for row in _entries(files, {}, Shortfall(None, None), salvaged=True)
+        row["phy_offset"] for row in scan_entries(files, {}, Shortfall(None, None), salvaged=True)
     ] == [
         100,
         200,

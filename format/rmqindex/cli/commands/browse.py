@@ -2,209 +2,206 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from rmqindex.answers.answer import BAD, Answer
+from rmqindex.answers.contents import dump_answer, usage_answer
+from rmqindex.answers.messages import LISTED, message_list_answer, read_messages
+from rmqindex.answers.terminal import progress_bar
+from rmqindex.answers.text import complain, complain_of_missing
 from rmqindex.audit import missing_parts
+from rmqindex.cli.invocation import command
 from rmqindex.cli.options import (
-    BAD,
     COUNT,
-    NOT_FOUND,
     OFFSET,
     argument,
-    choose_output,
-    command,
-    entries_option,
-    layout_of,
+    layout_options,
     logs_argument,
     mode_option,
-    rows_option,
-    slots_option,
+    option,
+    rows_options,
+    selection_options,
     stored_body_option,
     zone_option,
 )
-from rmqindex.cli.selection import selection_of, selection_options
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.commitlog.selection import newest_messages
-from rmqindex.display.terminal import progress_bar
-from rmqindex.display.text import complain
 from rmqindex.export.dump import dump_file
 from rmqindex.export.usage import GROUPS, folder_usage, measure_usage
-from rmqindex.output.messages import LISTED, read_messages
-from rmqindex.output.notes import complain_of_missing
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rmqindex.answers.answer import Form, Row, Zone
+    from rmqindex.commitlog.selection import Selection
     from rmqindex.errors import CorruptCommitLogError
     from rmqindex.indexfile.entries import Mode
-    from rmqindex.output.interface import Zone
+    from rmqindex.indexfile.geometry import Layout
 
 __all__ = ["dump", "messages", "usage"]
 
 
-@command(
-    "messages",
-    "rmqindex messages store --topic TopicTest",
-    "rmqindex messages store --topic TopicTest --queue 0 --limit 5 --body",
-    "rmqindex messages store --tag TagA --begin 2023-11-14T22:00 --json",
-    "rmqindex messages store --limit 1000 --csv > newest.csv",
-    several=True,
-    is_search=True,
-)
-@logs_argument
-@selection_options
-@click.option(
-    "--limit",
-    metavar="N",
-    type=COUNT,
-    default=20,
-    show_default=True,
-    help="Print at most this many messages.",
-)
-@click.option("--body", is_flag=True, help="Also print properties and bodies.")
-@stored_body_option
-@rows_option
-@zone_option
-@mode_option
-def messages(
-    *,
-    store: str,
-    limit: int,
-    body: bool,
-    as_stored: bool,
-    as_json: bool,
-    zone: Zone,
-    mode: Mode,
-    **options: object,
-) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Messages:
     """List messages from the CommitLog, those with the highest offsets first.
 
     No index is needed. The log is read from its end, until there are enough messages; a selection
     that few messages meet may need all of it. The exit code is 1 if no message is found.
     """
-    selection = selection_of(zone, options)
-    output = choose_output(as_json, zone)
-    with CommitLog(store) as log, progress_bar("read") as report:
-        missing = missing_parts(log, store, start=selection.start, stop=selection.stop)
-        complain_of_missing(missing)
-        table = newest_messages(
-            log,
-            selection,
-            LISTED,
-            limit,
-            mode=mode,
-            on_malformed=_complain_of,
-            progress=report,
-        )
-        rows: list[dict[str, Any]] = table.to_pylist()
-        if body:
-            offsets = table["phy_offset"].to_pylist()
-            rows = read_messages(log, offsets, mode=mode, as_stored=as_stored)
-    output.message_list(store, rows, missing, whole=body)
-    if not rows:
-        raise click.exceptions.Exit(NOT_FOUND)
+
+    store: str = logs_argument()
+    selection: Selection = selection_options()
+    limit: int = option(
+        "--limit",
+        metavar="N",
+        type=COUNT,
+        default=20,
+        show_default=True,
+        help="Print at most this many messages.",
+    )
+    body: bool = option("--body", is_flag=True, help="Also print properties and bodies.")
+    as_stored: bool = stored_body_option()
+    form: Form = rows_options()
+    zone: Zone = zone_option()
+    mode: Mode = mode_option()
+
+    def answers(self) -> Iterator[Answer]:
+        """Read the log backward."""
+        selection = self.selection
+        with CommitLog(self.store) as log, progress_bar("read") as report:
+            missing = missing_parts(log, self.store, start=selection.start, stop=selection.stop)
+            complain_of_missing(missing)
+            table = newest_messages(
+                log,
+                selection,
+                LISTED,
+                self.limit,
+                mode=self.mode,
+                on_malformed=_complain_of,
+                progress=report,
+            )
+            rows: list[Row] = table.to_pylist()
+            if self.body:
+                offsets = table["phy_offset"].to_pylist()
+                rows = read_messages(log, offsets, mode=self.mode, as_stored=self.as_stored)
+        yield message_list_answer(self.store, rows, missing, self.zone, whole=self.body)
 
 
-@command(
-    "usage",
-    "rmqindex usage /data/rocketmq/store",
-    "rmqindex usage store --by topic --by queue --limit 20",
-    "rmqindex usage store --by hour --topic TopicTest --time-zone Asia/Shanghai",
-    "rmqindex usage store --csv > usage.csv",
-    several=True,
+messages = command(
+    "messages",
+    Messages,
+    "rmqindex messages store --topic TopicTest",
+    "rmqindex messages store --topic TopicTest --queue 0 --limit 5 --body",
+    "rmqindex messages store --tag TagA --begin 2023-11-14T22:00 --json",
+    "rmqindex messages store --limit 1000 --csv > newest.csv",
+    several="store",
+    is_search=True,
 )
-@logs_argument
-@click.option(
-    "--by",
-    metavar="GROUP",
-    type=click.Choice(GROUPS),
-    multiple=True,
-    default=("topic",),
-    show_default=True,
-    help="What to count by: topic, queue or hour. May be repeated.",
-)
-@selection_options
-@click.option("--limit", metavar="N", type=COUNT, help="Print at most N rows.")
-@rows_option
-@zone_option
-@mode_option
-def usage(
-    *,
-    store: str,
-    by: tuple[str, ...],
-    limit: int | None,
-    as_json: bool,
-    zone: Zone,
-    mode: Mode,
-    **options: object,
-) -> None:
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
     """Show what fills the disk: messages and bytes by topic, queue and hour, and the folders.
 
     The largest groups come first; hours come in their order. Sizes are those of the messages in
     the CommitLog. Below them is what each folder of a local store takes, other files included.
     """
-    selection = selection_of(zone, options)
-    output = choose_output(as_json, zone)
-    with CommitLog(store) as log, progress_bar("read") as report:
-        missing = missing_parts(log, store, start=selection.start, stop=selection.stop)
-        complain_of_missing(missing)
-        found = measure_usage(
-            log, by, selection, mode=mode, on_malformed=_complain_of, progress=report
-        )
-    output.usage(store, by, found, folder_usage(store, complain), missing, limit)
+
+    store: str = logs_argument()
+    by: tuple[str, ...] = option(
+        "--by",
+        metavar="GROUP",
+        type=click.Choice(GROUPS),
+        multiple=True,
+        default=("topic",),
+        show_default=True,
+        help="What to count by: topic, queue or hour. May be repeated.",
+    )
+    selection: Selection = selection_options()
+    limit: int | None = option("--limit", metavar="N", type=COUNT, help="Print at most N rows.")
+    form: Form = rows_options()
+    zone: Zone = zone_option()
+    mode: Mode = mode_option()
+
+    def answers(self) -> Iterator[Answer]:
+        """Read the log once."""
+        selection = self.selection
+        with CommitLog(self.store) as log, progress_bar("read") as report:
+            missing = missing_parts(log, self.store, start=selection.start, stop=selection.stop)
+            complain_of_missing(missing)
+            measured = measure_usage(
+                log,
+                self.by,
+                selection,
+                mode=self.mode,
+                on_malformed=_complain_of,
+                progress=report,
+            )
+        folders = folder_usage(self.store, complain)
+        yield usage_answer(self.store, self.by, measured, folders, missing, self.limit, self.zone)
 
 
-@command(
-    "dump",
-    "rmqindex dump store/index/20231114221320000",
-    "rmqindex dump store/commitlog/00000000000000000000 --offset 112033 --limit 1",
-    "rmqindex dump store/consumequeue/TopicTest/0/00000000000000000000 --csv",
-    "rmqindex dump store/checkpoint --json",
-    "rmqindex dump brokers/*/store/checkpoint",
-    several=True,
-    several_are="file",
+usage = command(
+    "usage",
+    Usage,
+    "rmqindex usage /data/rocketmq/store",
+    "rmqindex usage store --by topic --by queue --limit 20",
+    "rmqindex usage store --by hour --topic TopicTest --time-zone Asia/Shanghai",
+    "rmqindex usage store --csv > usage.csv",
+    several="store",
 )
-@argument("file", "FILE...", "Any files of a store, or a pattern in quotes.", several=True)
-@click.option(
-    "--offset",
-    metavar="BYTE",
-    type=OFFSET,
-    default=0,
-    help="Begin at this byte of the file, with the item that holds it.",
-)
-@click.option(
-    "--limit",
-    metavar="N",
-    type=COUNT,
-    default=10,
-    show_default=True,
-    help="Print at most this many items: records, entries, slots, units or lines.",
-)
-@rows_option
-@slots_option
-@entries_option
-def dump(
-    *,
-    file: str,
-    offset: int,
-    limit: int,
-    as_json: bool,
-    max_hash_slot_num: int | None,
-    max_index_num: int | None,
-) -> None:
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dump:
     """Find out what a file is, and show its fields: byte, size, name and value.
 
     Known are IndexFiles, files of CommitLogs, ConsumeQueues and DLedger, the checkpoint, the abort
     file and the JSON of config/; other files are shown as hex. A damaged file is shown up to the
     damage, whose byte is named; the exit code is then 2.
     """
-    layout = layout_of(max_hash_slot_num, max_index_num)
-    found = dump_file(file, offset, layout)
-    choose_output(as_json).dump(found, islice(found.items, limit))
-    if found.error is not None:
-        complain(found.error)
-        raise click.exceptions.Exit(BAD)
+
+    file: str = argument("FILE...", "Any files of a store, or a pattern in quotes.", several=True)
+    offset: int = option(
+        "--offset",
+        metavar="BYTE",
+        type=OFFSET,
+        default=0,
+        help="Begin at this byte of the file, with the item that holds it.",
+    )
+    limit: int = option(
+        "--limit",
+        metavar="N",
+        type=COUNT,
+        default=10,
+        show_default=True,
+        help="Print at most this many items: records, entries, slots, units or lines.",
+    )
+    form: Form = rows_options()
+    layout: Layout | None = layout_options()
+
+    def answers(self) -> Iterator[Answer]:
+        """Decode the items as they are written, up to the damage."""
+        dumped = dump_file(self.file, self.offset, self.layout)
+        yield dump_answer(dumped, islice(dumped.items, self.limit))
+        if dumped.error is not None:
+            yield Answer(notes=(dumped.error,), exit_code=BAD)
+
+
+dump = command(
+    "dump",
+    Dump,
+    "rmqindex dump store/index/20231114221320000",
+    "rmqindex dump store/commitlog/00000000000000000000 --offset 112033 --limit 1",
+    "rmqindex dump store/consumequeue/TopicTest/0/00000000000000000000 --csv",
+    "rmqindex dump store/checkpoint --json",
+    "rmqindex dump brokers/*/store/checkpoint",
+    several="file",
+)
 
 
 def _complain_of(error: CorruptCommitLogError) -> None:

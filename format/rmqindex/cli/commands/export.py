@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import click
 
+from rmqindex.answers.terminal import progress_bar
+from rmqindex.answers.text import complain, complain_of_lacking, complain_of_missing
+from rmqindex.answers.writes import export_answer
 from rmqindex.audit import missing_parts
+from rmqindex.cli.invocation import command, several_named
 from rmqindex.cli.options import (
     NUMBER,
     argument,
-    choose_output,
-    command,
-    entries_option,
     json_option,
-    layout_of,
+    layout_options,
     mode_option,
-    slots_option,
+    option,
+    selection_options,
     zone_option,
 )
-from rmqindex.cli.selection import selection_of, selection_options
-from rmqindex.cli.several import several_named
 from rmqindex.commitlog.log import CommitLog
-from rmqindex.display.terminal import progress_bar
-from rmqindex.display.text import complain
 from rmqindex.errors import RmqIndexError
 from rmqindex.export import (
     DEFAULT_COLUMNS,
@@ -36,15 +35,16 @@ from rmqindex.export import (
     export_messages,
     exported_range,
 )
-from rmqindex.output.notes import complain_of_lacking, complain_of_missing
 from rmqindex.storage.location import Location
 from rmqindex.store.snapshot import IndexSnapshot
 
 if TYPE_CHECKING:
-    from rmqindex.audit import MissingPart
-    from rmqindex.export import ExportResult
+    from collections.abc import Iterator
+
+    from rmqindex.answers.answer import Answer, Form, Zone
+    from rmqindex.commitlog.selection import Selection
     from rmqindex.indexfile.entries import Mode
-    from rmqindex.output.interface import Zone
+    from rmqindex.indexfile.geometry import Layout
 
 __all__ = ["export"]
 
@@ -88,82 +88,8 @@ def _parse_columns(
     return None if text is None else tuple(name.strip() for name in text.split(","))
 
 
-@command(
-    "export",
-    "rmqindex export store messages",
-    "rmqindex export store orders --topic Orders --begin 2023-11-14 --format csv",
-    "rmqindex export store sizes --columns topic,size --format jsonl",
-    "rmqindex export store entries --entries",
-    "rmqindex export broker-a/store broker-b/store messages",
-    note="The same command again goes on where a run was stopped, or adds what is new.",
-    several=True,
-)
-@argument(
-    "store",
-    "STORE...",
-    "Store roots, or log files or directories, with --entries indexes; a pattern in quotes, or a "
-    "folder of stores.",
-    several=True,
-)
-@argument("directory", "DIR", "A local directory that is new, empty, or of the same export.")
-@click.option(
-    "--format",
-    "kind",
-    metavar="FORMAT",
-    type=click.Choice(FORMATS),
-    default=FORMATS[0],
-    show_default=True,
-    help="parquet, jsonl or csv.",
-)
-@click.option(
-    "--entries", "entries", is_flag=True, help="Export the entries of the index, not the messages."
-)
-@selection_options
-@click.option(
-    "--key-hash",
-    metavar="N",
-    type=NUMBER,
-    help="With --entries: only entries with this key hash.",
-)
-@click.option(
-    "--columns",
-    metavar="NAMES",
-    callback=_parse_columns,
-    help="The columns of messages, separated by commas; by default all.",
-)
-@click.option(
-    "--raw-bodies", is_flag=True, help="Keep compressed bodies as they are; else they are unpacked."
-)
-@click.option(
-    "--max-file-size",
-    metavar="SIZE",
-    default="256MiB",
-    show_default=True,
-    callback=_parse_size,
-    help="Begin another file at about this size.",
-)
-@json_option
-@zone_option
-@slots_option
-@entries_option
-@mode_option
-def export(
-    *,
-    store: str,
-    directory: str,
-    kind: str,
-    entries: bool,
-    key_hash: int | None,
-    columns: tuple[str, ...] | None,
-    raw_bodies: bool,
-    max_file_size: int,
-    as_json: bool,
-    zone: Zone,
-    max_hash_slot_num: int | None,
-    max_index_num: int | None,
-    mode: Mode,
-    **options: object,
-) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Export:
     """Write messages, or the entries of an index, to files that other tools read.
 
     Each file is complete when it appears. A run that was stopped, or killed, goes on behind the
@@ -175,61 +101,127 @@ def export(
     column body_base64. Of several stores, each has a directory store=PATH of its own, which Spark,
     DuckDB and Arrow read as a column.
     """
-    layout = layout_of(max_hash_slot_num, max_index_num)
-    output = choose_output(as_json, zone)
-    directory = _directory_of(store, directory)
-    selection = selection_of(zone, options)
-    with progress_bar("export") as report:
-        result: ExportResult
-        missing: tuple[MissingPart, ...] = ()
-        if entries:
-            for name, value in (
-                ("--topic", selection.topics),
-                ("--queue", selection.queue_ids),
-                ("--tag", selection.tags),
-                ("--columns", columns),
-                ("--raw-bodies", raw_bodies),
-            ):
-                if value:
-                    raise click.BadParameter("not together with --entries", param_hint=name)
-            files = IndexSnapshot.of(store, layout, mode)
+
+    store: str = argument(
+        "STORE...",
+        "Store roots, or log files or directories, with --entries indexes; a pattern in quotes, or "
+        "a folder of stores.",
+        several=True,
+    )
+    directory: str = argument("DIR", "A local directory that is new, empty, or of the same export.")
+    kind: str = option(
+        "--format",
+        metavar="FORMAT",
+        type=click.Choice(FORMATS),
+        default=FORMATS[0],
+        show_default=True,
+        help="parquet, jsonl or csv.",
+    )
+    entries: bool = option(
+        "--entries", is_flag=True, help="Export the entries of the index, not the messages."
+    )
+    selection: Selection = selection_options()
+    key_hash: int | None = option(
+        "--key-hash",
+        metavar="N",
+        type=NUMBER,
+        help="With --entries: only entries with this key hash.",
+    )
+    columns: tuple[str, ...] | None = option(
+        "--columns",
+        metavar="NAMES",
+        callback=_parse_columns,
+        help="The columns of messages, separated by commas; by default all.",
+    )
+    raw_bodies: bool = option(
+        "--raw-bodies",
+        is_flag=True,
+        help="Keep compressed bodies as they are; else they are unpacked.",
+    )
+    max_file_size: int = option(
+        "--max-file-size",
+        metavar="SIZE",
+        default="256MiB",
+        show_default=True,
+        callback=_parse_size,
+        help="Begin another file at about this size.",
+    )
+    form: Form = json_option()
+    zone: Zone = zone_option()
+    layout: Layout | None = layout_options()
+    mode: Mode = mode_option()
+
+    def answers(self) -> Iterator[Answer]:
+        """Export what the directory does not have yet."""
+        directory = _directory_of(self.store, self.directory)
+        yield self._export_entries(directory) if self.entries else self._export_messages(directory)
+
+    def _export_entries(self, directory: str) -> Answer:
+        selection = self.selection
+        for name, value in (
+            ("--topic", selection.topics),
+            ("--queue", selection.queue_ids),
+            ("--tag", selection.tags),
+            ("--columns", self.columns),
+            ("--raw-bodies", self.raw_bodies),
+        ):
+            if value:
+                raise click.BadParameter("not together with --entries", param_hint=name)
+        with progress_bar("export") as report:
+            files = IndexSnapshot.of(self.store, self.layout, self.mode)
             complain_of_lacking(files)
             result = export_entries(
                 files,
                 directory,
                 EntrySelection(
-                    selection.begin, selection.end, selection.start, selection.stop, key_hash
+                    selection.begin, selection.end, selection.start, selection.stop, self.key_hash
                 ),
-                kind=kind,
-                max_file_size=max_file_size,
+                kind=self.kind,
+                max_file_size=self.max_file_size,
                 progress=report,
             )
-        else:
-            if key_hash is not None:
-                raise click.BadParameter("only with --entries", param_hint="--key-hash")
-            with CommitLog(store) as log:
-                missing = missing_parts(
+        return export_answer(result, ())
+
+    def _export_messages(self, directory: str) -> Answer:
+        if self.key_hash is not None:
+            raise click.BadParameter("only with --entries", param_hint="--key-hash")
+        selection = self.selection
+        with progress_bar("export") as report, CommitLog(self.store) as log:
+            missing = missing_parts(
+                log,
+                self.store,
+                start=selection.start,
+                stop=selection.stop,
+                taken=exported_range(directory),
+            )
+            complain_of_missing(missing, "the export")
+            try:
+                result = export_messages(
                     log,
-                    store,
-                    start=selection.start,
-                    stop=selection.stop,
-                    taken=exported_range(directory),
+                    directory,
+                    selection,
+                    kind=self.kind,
+                    columns=DEFAULT_COLUMNS if self.columns is None else self.columns,
+                    raw_bodies=self.raw_bodies,
+                    max_file_size=self.max_file_size,
+                    mode=self.mode,
+                    on_skipped=complain,
+                    progress=report,
                 )
-                complain_of_missing(missing, "the export")
-                try:
-                    result = export_messages(
-                        log,
-                        directory,
-                        selection,
-                        kind=kind,
-                        columns=DEFAULT_COLUMNS if columns is None else columns,
-                        raw_bodies=raw_bodies,
-                        max_file_size=max_file_size,
-                        mode=mode,
-                        on_skipped=complain,
-                        progress=report,
-                    )
-                except ValueError as error:
-                    text = str(error).removeprefix("columns: ")
-                    raise click.BadParameter(text, param_hint="--columns") from error
-    output.export(result, missing)
+            except ValueError as error:
+                text = str(error).removeprefix("columns: ")
+                raise click.BadParameter(text, param_hint="--columns") from error
+        return export_answer(result, missing)
+
+
+export = command(
+    "export",
+    Export,
+    "rmqindex export store messages",
+    "rmqindex export store orders --topic Orders --begin 2023-11-14 --format csv",
+    "rmqindex export store sizes --columns topic,size --format jsonl",
+    "rmqindex export store entries --entries",
+    "rmqindex export broker-a/store broker-b/store messages",
+    note="The same command again goes on where a run was stopped, or adds what is new.",
+    several="store",
+)

@@ -3,56 +3,47 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import click
 import pyarrow as pa
 
-from rmqindex.cli.keys import keys_argument, keys_file_option, keys_of
+from rmqindex.answers.entries import broker_answer, hits_answer
+from rmqindex.answers.messages import is_readable, read_messages
+from rmqindex.cli.invocation import command
 from rmqindex.cli.options import (
     COUNT,
-    NOT_FOUND,
-    begin_option,
-    choose_output,
-    command,
     commit_log_option,
-    end_option,
-    entries_option,
-    layout_of,
+    keys_options,
+    layout_options,
     mode_option,
+    option,
     path_argument,
-    rows_option,
-    slots_option,
+    rows_options,
     stored_body_option,
-    time_range_of,
+    time_options,
     topic_argument,
     zone_option,
 )
 from rmqindex.command_line import command_line
 from rmqindex.commitlog.sibling import commit_log_of
-from rmqindex.display.text import complain
 from rmqindex.explanation.coverage import uncovered
 from rmqindex.keys.hashing import index_key
 from rmqindex.keys.messages import tag_key
 from rmqindex.layout import DEFAULT_MAX_MSGS_NUM_BATCH, INT64_MAX
-from rmqindex.output.hits import Hit
-from rmqindex.output.interface import Question
-from rmqindex.output.messages import is_readable, read_messages
-from rmqindex.output.notes import complain_of_lacking
 from rmqindex.query.many_keys import lookup_keys
 from rmqindex.query.verification import VERIFIED
 from rmqindex.storage.location import Location, path_text
 from rmqindex.store.snapshot import IndexSnapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import BinaryIO
+    from collections.abc import Iterator, Sequence
 
+    from rmqindex.answers.answer import Answer, Form, Row, Zone
     from rmqindex.commitlog.log import CommitLog
     from rmqindex.indexfile.entries import Mode
     from rmqindex.indexfile.geometry import Layout
-    from rmqindex.output.interface import Zone
     from rmqindex.query.index_directory import QueryOffsetResult
     from rmqindex.store.snapshot import SnapshotFile
 
@@ -62,8 +53,180 @@ __all__ = ["lookup"]
 _MANY = 1_000_000
 
 
-@command(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lookup:
+    """Find where the messages with a key start in the CommitLog, newest first.
+
+    An IndexFile stores a 31-bit hash of TOPIC#KEY, not its text. With a CommitLog, messages with
+    other keys are left out and times are exact; without one, a hit may be a message with another
+    key, and its time is truncated to whole seconds after the first entry of the file. PATH may be
+    a pattern in quotes, or a folder of stores. The exit code is 1 if nothing is found.
+    """
+
+    path: str = path_argument()
+    topic: str = topic_argument()
+    keys: list[str] = keys_options()
+    times: tuple[int | None, int | None] = time_options()
+    max_num: int | None = option(
+        "--max-num",
+        metavar="N",
+        type=COUNT,
+        help="Return at most this many entries, the newest.",
+    )
+    tag: bool = option(
+        "--tag",
+        is_flag=True,
+        help="Look KEY up as the messages' tags, which brokers from 5.4.0 on index.",
+    )
+    broker: bool = option(
+        "--broker",
+        is_flag=True,
+        help="Answer as the broker's own search does: at most 64, and with its quirks.",
+    )
+    with_message: bool = option(
+        "--message", is_flag=True, help="Also print the messages from the CommitLog."
+    )
+    as_stored: bool = stored_body_option()
+    commit_log: str | None = commit_log_option()
+    form: Form = rows_options()
+    zone: Zone = zone_option()
+    layout: Layout | None = layout_options()
+    mode: Mode = mode_option()
+
+    def answers(self) -> Iterator[Answer]:
+        """Search the index for each key."""
+        with ExitStack() as stack:
+            if self.broker:
+                self._check_broker()
+            log = commit_log_of(self.path, self.commit_log)
+            if log is not None:
+                stack.enter_context(log)
+            elif self.with_message:
+                raise click.BadParameter("needs a CommitLog, found none", param_hint="--message")
+            files = IndexSnapshot.of(self.path, self.layout, self.mode)
+            gaps = uncovered(self.path, files, log)
+            lacking = [file.lacking for file in files if file.lacking is not None]
+            lacking += self._untagged(files, log)
+            notes = [*lacking, *(part.text() for part in gaps)]
+            keys = [tag_key(key) if self.tag else key for key in self.keys]
+            for number, key in enumerate(keys, 1):
+                if self.broker:
+                    result = self._ask_as_the_broker(key)
+                    others = None if result.phy_offsets else self._at_other_times(key, files, None)
+                    answer = broker_answer(self._question(key), result, others, gaps, self.zone)
+                else:
+                    hits = self._hits(key, files, log)
+                    messages = self._messages(log, hits) if self.with_message else None
+                    others = None if hits else self._at_other_times(key, files, log)
+                    answer = hits_answer(
+                        self._question(key), hits, messages, others, gaps, lacking, self.zone
+                    )
+                    if len(keys) > 1:
+                        heading = index_key(self.topic, key)
+                        answer = answer.headed(heading, is_first=number == 1)
+                yield replace(answer, notes=notes) if number == len(keys) else answer
+
+    def _question(self, key: str) -> Row:
+        begin, end = self.times
+        return {
+            "path": self.path,
+            "topic": self.topic,
+            "key": key,
+            "begin": begin,
+            "end": end,
+            "max_num": self.max_num,
+        }
+
+    def _untagged(self, files: Sequence[SnapshotFile], log: CommitLog | None) -> list[str]:
+        """Return what to say where the index begins with entries of brokers that index no tags."""
+        if not self.tag or log is None or not log.files:
+            return []
+        from rmqindex.bulk.tags import begins_without_tags  # noqa: PLC0415  (for tags only)
+
+        entries = [file.entry for file in files]
+        if not begins_without_tags(entries, self.layout, log):
+            return []
+        options = ["--topic", self.topic, *(word for tag in self.keys for word in ("--tag", tag))]
+        options += ["--limit", str(_MANY)]  # the oldest ones are listed last
+        line = command_line("messages", log.files[0].path.parent, options=options)
+        expected = (
+            "the oldest messages have no entries of their tags, which brokers before 5.4.0 do not"
+        )
+        return [
+            f"{entries[0].path.parent}: {expected} index; `{line}` reads the CommitLog for them"
+        ]
+
+    def _check_broker(self) -> None:
+        """Refuse what a broker cannot search."""
+        if self.with_message:
+            raise click.BadParameter("not together with --message", param_hint="--broker")
+        if self.mode != "FAILFAST":
+            raise click.BadParameter("not together with --mode", param_hint="--broker")
+        if Location.of(self.path).local is None:
+            raise click.BadParameter("only for a local directory", param_hint="--broker")
+
+    def _ask_as_the_broker(self, key: str) -> QueryOffsetResult:
+        from rmqindex.query.index_directory import IndexDirectory  # noqa: PLC0415  (few ask for it)
+
+        local = Location.of(self.path).local
+        assert local is not None  # _check_broker
+        limit = DEFAULT_MAX_MSGS_NUM_BATCH if self.max_num is None else self.max_num
+        begin, end = self.times
+        with IndexDirectory(local, self.layout) as directory:
+            return directory.query_offset(
+                self.topic, key, limit, begin or 0, INT64_MAX if end is None else end
+            )
+
+    def _hits(self, key: str, files: Sequence[SnapshotFile], log: CommitLog | None) -> list[Row]:
+        """Return the entries of a key, newest first, without those of other keys if a log tells."""
+        table = self._search(key, files, log, self.times, self.max_num)
+        paths = {path_text(planned.entry.name): planned.entry.path for planned in files}
+        hits = pa.table(
+            {
+                "name": table["file"],
+                "position": table["position"],
+                "phy_offset": table["phy_offset"],
+                "store_timestamp": table["store_timestamp"].cast(pa.int64()),
+                "state": table["match_state"],
+            }
+        )
+        return [{"path": paths[hit["name"]], **hit} for hit in hits.to_pylist()]
+
+    def _at_other_times(
+        self, key: str, files: Sequence[SnapshotFile], log: CommitLog | None
+    ) -> int | None:
+        """Count the entries of a key at any time; None if no range of times was given."""
+        if self.times == (None, None):
+            return None
+        return len(self._search(key, files, log, (None, None), None))
+
+    def _search(
+        self,
+        key: str,
+        files: Sequence[SnapshotFile],
+        log: CommitLog | None,
+        times: tuple[int | None, int | None],
+        max_num: int | None,
+    ) -> pa.Table:
+        keys = pa.array([key], pa.string())
+        begin, end = times
+        return lookup_keys(files, log, self.topic, keys, begin=begin, end=end, max_num=max_num)
+
+    def _messages(self, log: CommitLog | None, hits: list[Row]) -> list[Row | None]:
+        """Return the message of each hit, None unless it is the key's and in the log."""
+        if log is None or not hits:
+            return [None] * len(hits)
+        offsets = [hit["phy_offset"] for hit in hits]
+        rows = read_messages(log, offsets, mode=self.mode, as_stored=self.as_stored)
+        return [
+            row if hit["state"] == VERIFIED and is_readable(row) else None
+            for hit, row in zip(hits, rows, strict=True)
+        ]
+
+
+lookup = command(
     "lookup",
+    Lookup,
     "rmqindex lookup /data/rocketmq/store TopicTest order-49",
     "rmqindex lookup store TopicTest order-49 \\\n"
     "    --begin 2023-11-14T22:00 --end 2023-11-14T23:00",
@@ -72,202 +235,6 @@ _MANY = 1_000_000
     "rmqindex lookup store TopicTest order-49 --broker",
     "rmqindex lookup 'brokers/*/store' TopicTest order-49",
     "rmqindex lookup store TopicTest --keys-file ids.txt --csv > found.csv",
-    several=True,
+    several="store",
     is_search=True,
 )
-@path_argument
-@topic_argument
-@keys_argument
-@keys_file_option
-@begin_option
-@end_option
-@click.option(
-    "--max-num",
-    metavar="N",
-    type=COUNT,
-    help="Return at most this many entries, the newest.",
-)
-@click.option(
-    "--tag",
-    is_flag=True,
-    help="Look KEY up as the messages' tags, which brokers from 5.4.0 on index.",
-)
-@click.option(
-    "--broker",
-    is_flag=True,
-    help="Answer as the broker's own search does: at most 64, and with its quirks.",
-)
-@click.option(
-    "--message", "with_message", is_flag=True, help="Also print the messages from the CommitLog."
-)
-@stored_body_option
-@commit_log_option
-@rows_option
-@zone_option
-@slots_option
-@entries_option
-@mode_option
-def lookup(
-    *,
-    path: str,
-    topic: str,
-    keys: tuple[str, ...],
-    keys_file: BinaryIO | None,
-    begin: str | None,
-    end: str | None,
-    max_num: int | None,
-    tag: bool,
-    broker: bool,
-    with_message: bool,
-    as_stored: bool,
-    commit_log: str | None,
-    as_json: bool,
-    zone: Zone,
-    max_hash_slot_num: int | None,
-    max_index_num: int | None,
-    mode: Mode,
-) -> None:
-    """Find where the messages with a key start in the CommitLog, newest first.
-
-    An IndexFile stores a 31-bit hash of TOPIC#KEY, not its text. With a CommitLog, messages with
-    other keys are left out and times are exact; without one, a hit may be a message with another
-    key, and its time is truncated to whole seconds after the first entry of the file. PATH may be
-    a pattern in quotes, or a folder of stores. The exit code is 1 if nothing is found.
-    """
-    layout = layout_of(max_hash_slot_num, max_index_num)
-    asked = keys_of(keys, keys_file)
-    times = time_range_of(begin, end, zone)
-    questions = [
-        Question(path, topic, tag_key(key) if tag else key, *times, max_num) for key in asked
-    ]
-    output = choose_output(as_json, zone)
-    found = False
-    with ExitStack() as stack:
-        if broker:
-            if with_message:
-                raise click.BadParameter("not together with --message", param_hint="--broker")
-            _check_broker(path, mode)
-        log = commit_log_of(path, commit_log)
-        if log is not None:
-            stack.enter_context(log)
-        elif with_message:
-            raise click.BadParameter("needs a CommitLog, found none", param_hint="--message")
-        files = IndexSnapshot.of(path, layout, mode)
-        gaps = uncovered(path, files, log)
-        lacking = [file.lacking for file in files if file.lacking is not None]
-        untagged = _untagged(topic, asked if tag else [], files, layout, log)
-        lacking += untagged
-        for number, question in enumerate(questions):
-            if broker:
-                answer = _ask_as_the_broker(question, layout)
-                others = None if answer.phy_offsets else _at_other_times(question, files, None)
-                output.broker_answer(question, answer, others, gaps)
-                found |= bool(answer.phy_offsets)
-            else:
-                hits = _search(question, files, log)
-                messages = _messages(log, hits, mode, as_stored) if with_message else None
-                if hits and len(questions) > 1:
-                    output.heading(index_key(question.topic, question.key), is_first=not number)
-                others = None if hits else _at_other_times(question, files, log)
-                output.hits(question, hits, messages, others, gaps, lacking)
-                found |= bool(hits)
-        complain_of_lacking(files)
-        for text in (*untagged, *(part.text() for part in gaps)):
-            complain(text)
-    if not found:
-        raise click.exceptions.Exit(NOT_FOUND)
-
-
-def _untagged(
-    topic: str,
-    tags: Sequence[str],
-    files: Sequence[SnapshotFile],
-    layout: Layout | None,
-    log: CommitLog | None,
-) -> list[str]:
-    """Return what to say where the index begins with entries of brokers that index no tags."""
-    if not tags or log is None or not log.files:
-        return []
-    from rmqindex.bulk.tags import begins_without_tags  # noqa: PLC0415  (few ask for tags)
-
-    entries = [file.entry for file in files]
-    if not begins_without_tags(entries, layout, log):
-        return []
-    options = ["--topic", topic, *(word for each in tags for word in ("--tag", each))]
-    options += ["--limit", str(_MANY)]  # the oldest ones are listed last
-    line = command_line("messages", log.files[0].path.parent, options=options)
-    expected = (
-        "the oldest messages have no entries of their tags, which brokers before 5.4.0 do not"
-    )
-    return [f"{entries[0].path.parent}: {expected} index; `{line}` reads the CommitLog for them"]
-
-
-def _search(question: Question, files: Sequence[SnapshotFile], log: CommitLog | None) -> list[Hit]:
-    """Return the entries of a key, newest first, without those of other keys if a log tells."""
-    table = lookup_keys(
-        files,
-        log,
-        question.topic,
-        pa.array([question.key], pa.string()),
-        begin=question.begin,
-        end=question.end,
-        max_num=question.max_num,
-    )
-    paths = {path_text(planned.entry.name): planned.entry.path for planned in files}
-    columns = (
-        table["file"],
-        table["position"],
-        table["phy_offset"],
-        table["store_timestamp"].cast(pa.int64()),
-        table["match_state"],
-    )
-    return [
-        Hit(paths[name], name, *rest)
-        for name, *rest in zip(*(column.to_pylist() for column in columns), strict=True)
-    ]
-
-
-def _at_other_times(
-    question: Question, files: Sequence[SnapshotFile], log: CommitLog | None
-) -> int | None:
-    """Return how many entries a question without its bounds of time finds; None without bounds."""
-    if question.begin is None and question.end is None:
-        return None
-    return len(_search(replace(question, begin=None, end=None, max_num=None), files, log))
-
-
-def _check_broker(path: str, mode: Mode) -> None:
-    """Refuse what a broker cannot search."""
-    if mode != "FAILFAST":
-        raise click.BadParameter("not together with --mode", param_hint="--broker")
-    if Location.of(path).local is None:
-        raise click.BadParameter("only for a local directory", param_hint="--broker")
-
-
-def _ask_as_the_broker(question: Question, layout: Layout | None) -> QueryOffsetResult:
-    """Answer with the broker's own search."""
-    from rmqindex.query.index_directory import IndexDirectory  # noqa: PLC0415  (few ask for it)
-
-    local = Location.of(question.path).local
-    assert local is not None  # _check_broker
-    limit = DEFAULT_MAX_MSGS_NUM_BATCH if question.max_num is None else question.max_num
-    end = INT64_MAX if question.end is None else question.end
-    with IndexDirectory(local, layout) as directory:
-        return directory.query_offset(question.topic, question.key, limit, question.begin or 0, end)
-
-
-def _messages(
-    log: CommitLog | None,
-    hits: list[Hit],
-    mode: Mode,
-    as_stored: bool,
-) -> list[dict[str, Any] | None]:
-    """Return the message of each hit, None unless it is the key's and in the log."""
-    if log is None or not hits:
-        return [None] * len(hits)
-    offsets = [hit.phy_offset for hit in hits]
-    rows = read_messages(log, offsets, mode=mode, as_stored=as_stored)
-    return [
-        row if hit.state == VERIFIED and is_readable(row) else None
-        for hit, row in zip(hits, rows, strict=True)
-    ]

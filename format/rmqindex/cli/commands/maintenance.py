@@ -1,19 +1,30 @@
-"""``rmqindex expire``, ``relayout`` and ``recover``: what changes an index that is there."""
+"""``rmqindex expire``, ``relayout`` and ``recover``: what changes an existing index."""
 
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from rmqindex.answers.terminal import explain_interrupt, progress_bar
+from rmqindex.answers.text import complain, counted
+from rmqindex.answers.writes import (
+    broker_notes,
+    expiry_answer,
+    recovery_answer,
+    relayout_answer,
+)
 from rmqindex.bulk.files import header_of
 from rmqindex.bulk.relayout import (
     expire_index,
     expired_files,
     relayout_index,
 )
+from rmqindex.cli.invocation import command
 from rmqindex.cli.options import (
     OFFSET,
     PATH,
@@ -21,23 +32,16 @@ from rmqindex.cli.options import (
     allow_live_option,
     allow_loss_option,
     argument,
-    choose_output,
-    command,
     commit_log_option,
-    complain_of_broker,
     dry_run_option,
-    entries_option,
     json_option,
-    layout_of,
+    layout_options,
     local_zone_option,
-    slots_option,
-    told_if_interrupted,
+    option,
 )
 from rmqindex.command_line import command_line
 from rmqindex.commitlog.sibling import commit_log_of
 from rmqindex.consumequeue.staging import QueueStaging, is_unfinished
-from rmqindex.display.terminal import progress_bar
-from rmqindex.display.text import complain, counted
 from rmqindex.errors import RmqIndexError
 from rmqindex.folders import INDEX_FOLDER
 from rmqindex.indexfile.geometry import Layout
@@ -46,44 +50,19 @@ from rmqindex.transaction.broker_lock import BrokerLock
 from rmqindex.transaction.jobs import recover as recover_index
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from datetime import tzinfo
 
+    from rmqindex.answers.answer import Answer, Form
     from rmqindex.transaction.directories import FileEntry
 
 __all__ = ["expire", "recover", "relayout"]
 
-_store_argument = argument("store", "STORE", "A local store root, or its index directory.")
+_store_argument = partial(argument, "STORE", "A local store root, or its index directory.")
 
 
-@command(
-    "expire",
-    "rmqindex expire store --dry-run",
-    "rmqindex expire store --before 1073741824",
-)
-@_store_argument
-@click.option(
-    "--before",
-    metavar="OFFSET",
-    type=OFFSET,
-    help="The offset before which messages have expired. Without it, that at which the CommitLog "
-    "begins is shown, and nothing is deleted.",
-)
-@commit_log_option
-@dry_run_option
-@allow_loss_option
-@allow_live_option
-@json_option
-def expire(
-    *,
-    store: str,
-    before: int | None,
-    commit_log: str | None,
-    dry_run: bool,
-    allow_loss: bool,
-    allow_live_store: bool,
-    as_json: bool,
-) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expire:
     """Delete the IndexFiles whose messages have all expired, as the broker's expiry does.
 
     Files are deleted from the oldest on; the last one is always kept. A file whose header its
@@ -92,31 +71,57 @@ def expire(
     so --before must name the offset. Files with entries of messages that the CommitLog still has
     are not deleted.
     """
-    output = choose_output(as_json)
-    doubt = None
-    if before is None:
-        log = commit_log_of(store, commit_log)
-        if log is None or not log.files:
-            raise click.BadParameter("needed without a CommitLog", param_hint="--before")
-        before = log.min_offset
-        if not allow_loss:
-            doubt = _doubt(store, before, expired_files(store, before, commit_log=commit_log))
-    if doubt is not None and not dry_run:
-        raise RmqIndexError(doubt)
-    if dry_run:
-        if doubt is not None:
-            complain(doubt)
-        files = expired_files(store, before, commit_log=commit_log, allow_loss=allow_loss)
-        complain_of_broker(Store.open(store).index)
-    else:
-        files = expire_index(
-            store,
-            before,
-            commit_log=commit_log,
-            allow_live_store=allow_live_store,
-            allow_loss=allow_loss,
-        )
-    output.expiry(store, before, files, dry_run=dry_run)
+
+    store: str = _store_argument()
+    before: int | None = option(
+        "--before",
+        metavar="OFFSET",
+        type=OFFSET,
+        help="The offset before which messages have expired. Without it, that at which the "
+        "CommitLog begins is shown, and nothing is deleted.",
+    )
+    commit_log: str | None = commit_log_option()
+    dry_run: bool = dry_run_option()
+    allow_loss: bool = allow_loss_option()
+    allow_live_store: bool = allow_live_option()
+    form: Form = json_option()
+
+    def answers(self) -> Iterator[Answer]:
+        """Delete the files, or refuse to."""
+        store, before, commit_log = self.store, self.before, self.commit_log
+        doubt = None
+        if before is None:
+            log = commit_log_of(store, commit_log)
+            if log is None or not log.files:
+                raise click.BadParameter("needed without a CommitLog", param_hint="--before")
+            before = log.min_offset
+            if not self.allow_loss:
+                doubt = _doubt(store, before, expired_files(store, before, commit_log=commit_log))
+        if doubt is not None and not self.dry_run:
+            raise RmqIndexError(doubt)
+        notes: list[str] = []
+        if self.dry_run:
+            if doubt is not None:
+                complain(doubt)
+            files = expired_files(store, before, commit_log=commit_log, allow_loss=self.allow_loss)
+            notes = broker_notes(Store.open(store).index)
+        else:
+            files = expire_index(
+                store,
+                before,
+                commit_log=commit_log,
+                allow_live_store=self.allow_live_store,
+                allow_loss=self.allow_loss,
+            )
+        yield expiry_answer(store, before, files, dry_run=self.dry_run, notes=notes)
+
+
+expire = command(
+    "expire",
+    Expire,
+    "rmqindex expire store --dry-run",
+    "rmqindex expire store --before 1073741824",
+)
 
 
 def _doubt(store: str, before: int, files: Sequence[FileEntry]) -> str | None:
@@ -138,80 +143,67 @@ def _doubt(store: str, before: int, files: Sequence[FileEntry]) -> str | None:
     )
 
 
-@command(
-    "relayout",
-    "rmqindex relayout store --slots 10000000 --entries 40000000",
-    note="Then set the broker's maxHashSlotNum and maxIndexNum to the same numbers.",
-)
-@_store_argument
-@click.option(
-    "--slots",
-    metavar="N",
-    type=SIZE,
-    required=True,
-    help="The new maxHashSlotNum.",
-)
-@click.option(
-    "--entries",
-    metavar="N",
-    type=click.IntRange(2, SIZE.max),
-    required=True,
-    help="The new maxIndexNum.",
-)
-@commit_log_option
-@dry_run_option
-@allow_live_option
-@json_option
-@local_zone_option
-@slots_option
-@entries_option
-def relayout(
-    *,
-    store: str,
-    slots: int,
-    entries: int,
-    commit_log: str | None,
-    dry_run: bool,
-    allow_live_store: bool,
-    as_json: bool,
-    time_zone: tzinfo,
-    max_hash_slot_num: int | None,
-    max_index_num: int | None,
-) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relayout:
     """Rewrite an index with a different number of slots and entries per file, all or nothing.
 
     Times come from the CommitLog if it still has the message; otherwise they may be up to a second
     early, since an IndexFile stores whole seconds.
     """
-    output = choose_output(as_json)
-    try:
-        layout = Layout(slots, entries)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--slots, --entries") from error
-    interrupt = told_if_interrupted(
-        [_index_of(Path(store))], f"`{command_line('recover', store)}` undoes what was begun"
+
+    store: str = _store_argument()
+    slots: int = option(
+        "--slots", metavar="N", type=SIZE, required=True, help="The new maxHashSlotNum."
     )
-    with interrupt, progress_bar("relayout") as report:
-        result = relayout_index(
-            store,
-            layout,
-            old_layout=layout_of(max_hash_slot_num, max_index_num),
-            commit_log=commit_log,
-            time_zone=time_zone,
-            allow_live_store=allow_live_store,
-            dry_run=dry_run,
-            progress=report,
+    entries: int = option(
+        "--entries",
+        metavar="N",
+        type=click.IntRange(2, SIZE.max),
+        required=True,
+        help="The new maxIndexNum.",
+    )
+    commit_log: str | None = commit_log_option()
+    dry_run: bool = dry_run_option()
+    allow_live_store: bool = allow_live_option()
+    form: Form = json_option()
+    time_zone: tzinfo = local_zone_option()
+    old_layout: Layout | None = layout_options()
+
+    def answers(self) -> Iterator[Answer]:
+        """Rewrite the index."""
+        store = self.store
+        try:
+            layout = Layout(self.slots, self.entries)
+        except ValueError as error:
+            raise click.BadParameter(str(error), param_hint="--slots, --entries") from error
+        interrupt = explain_interrupt(
+            [_index_of(Path(store))], f"`{command_line('recover', store)}` undoes what was begun"
         )
-    if dry_run:
-        complain_of_broker(Store.open(store).index)
-    output.relayout(store, result)
+        with interrupt, progress_bar("relayout") as report:
+            result = relayout_index(
+                store,
+                layout,
+                old_layout=self.old_layout,
+                commit_log=self.commit_log,
+                time_zone=self.time_zone,
+                allow_live_store=self.allow_live_store,
+                dry_run=self.dry_run,
+                progress=report,
+            )
+        notes = broker_notes(Store.open(store).index) if self.dry_run else []
+        yield relayout_answer(store, result, notes)
 
 
-@command("recover", "rmqindex recover /data/rocketmq/store")
-@argument("store", "STORE", "A local store root, or an index directory.", PATH)
-@allow_live_option
-@json_option
-def recover(*, store: Path, allow_live_store: bool, as_json: bool) -> None:
+relayout = command(
+    "relayout",
+    Relayout,
+    "rmqindex relayout store --slots 10000000 --entries 40000000",
+    note="Then set the broker's maxHashSlotNum and maxIndexNum to the same numbers.",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recover:
     """Undo what an interrupted write left half done, as the next write would do.
 
     A write is finished instead if a broker has already continued what it brought in.
@@ -220,16 +212,26 @@ def recover(*, store: Path, allow_live_store: bool, as_json: bool) -> None:
     or the next rebuild has run. Run it before a broker starts on a store whose last write was
     interrupted.
     """
-    given = Path(os.path.abspath(store))  # noqa: PTH100  (links stay)
-    index = _index_of(given)
-    if not given.is_dir():
-        raise RmqIndexError(f"{given}: expected a store root or an index directory, got none")
-    with BrokerLock.around(index).hold(allow_live_store=allow_live_store):
-        recovered = {"index": recover_index(index), "queues": None}
-        if is_unfinished(given):
-            with QueueStaging(given) as staging:  # which recovers as it is entered
-                recovered["queues"] = staging.recovered
-    choose_output(as_json).recovery(given, recovered)
+
+    store: Path = argument("STORE", "A local store root, or an index directory.", PATH)
+    allow_live_store: bool = allow_live_option()
+    form: Form = json_option()
+
+    def answers(self) -> Iterator[Answer]:
+        """Recover the index, and the queues of a store root."""
+        given = Path(os.path.abspath(self.store))  # noqa: PTH100  (links stay)
+        index = _index_of(given)
+        if not given.is_dir():
+            raise RmqIndexError(f"{given}: expected a store root or an index directory, got none")
+        with BrokerLock.around(index).hold(allow_live_store=self.allow_live_store):
+            recovered = {"index": recover_index(index), "queues": None}
+            if is_unfinished(given):
+                with QueueStaging(given) as staging:  # which recovers as it is entered
+                    recovered["queues"] = staging.recovered
+        yield recovery_answer(given, recovered)
+
+
+recover = command("recover", Recover, "rmqindex recover /data/rocketmq/store")
 
 
 def _index_of(store: Path) -> Path:

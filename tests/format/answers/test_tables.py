@@ -8,10 +8,9 @@ import io
 import pytest
 from rich.cells import cell_len
 
-from rmqindex.display.terminal import Console, print_text, shortened
-from rmqindex.output.interface import Zone
-from rmqindex.output.lists import print_message_list
-from rmqindex.output.messages import print_message
+from rmqindex.answers.answer import Zone
+from rmqindex.answers.messages import print_message, print_message_list
+from rmqindex.answers.terminal import Console, print_text, shortened
 
 ZONE = Zone("UTC", dt.UTC)
 LONG_KEY = f"{'K' * 50}-order-{'k' * 63}"

@@ -9,10 +9,10 @@ import pytest
 
 from commitlog_encoder import Message
 from rmqindex import CommitLog
-from rmqindex.display.terminal import Console, print_text
-from rmqindex.display.text import complain, visible
-from rmqindex.output.interface import Zone
-from rmqindex.output.messages import print_message, read_messages
+from rmqindex.answers.answer import Zone
+from rmqindex.answers.messages import print_message, read_messages
+from rmqindex.answers.terminal import Console, print_text
+from rmqindex.answers.text import complain, visible
 
 TITLE = "\x1b]0;title\x07"
 

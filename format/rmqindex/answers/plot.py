@@ -1,8 +1,9 @@
-"""Pictures of an index, by matplotlib, which the extra ``rmqindex[plot]`` brings."""
+"""Counts of an index and their picture, by matplotlib of the extra ``rmqindex[plot]``."""
 
 from __future__ import annotations
 
 import io
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -12,12 +13,16 @@ import numpy as np
 from rmqindex.errors import RmqIndexError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
     from datetime import tzinfo
     from pathlib import Path
 
-    from rmqindex.display.plot_data import IndexCounts
+    import pyarrow as pa
+    from numpy.typing import NDArray
 
-__all__ = ["IMAGE_TYPES", "draw_counts", "plot_counts"]
+    from rmqindex.store.snapshot import SnapshotFile
+
+__all__ = ["IMAGE_TYPES", "IndexCounts", "count_index", "draw_counts", "plot_counts"]
 
 #: The suffixes that the name of a picture may have.
 IMAGE_TYPES = (".png", ".svg", ".pdf")
@@ -30,41 +35,107 @@ _DPI = 144
 _NOTEBOOK_DPI = 72
 # More files than this are not told apart by colour.
 _MOST_COLOURS = 10
+_MOST_BINS = 120
+
+
+@dataclass(frozen=True, slots=True)
+class IndexCounts:
+    """Counts of the files of an index, the oldest first.
+
+    Attributes:
+        names: The files.
+        chain_lengths: How many slots of each file have 0, 1, 2, .. entries.
+        hash_slot_num: The slots of each file, 0 of one without entries.
+        entry_counts: The entries of each file.
+        edges: The limits of the spans of time, epoch milliseconds; empty without entries.
+        over_time: How many entries of each file were stored in each span.
+    """
+
+    names: tuple[str, ...]
+    chain_lengths: tuple[NDArray[np.int64], ...]
+    hash_slot_num: tuple[int, ...]
+    entry_counts: tuple[int, ...]
+    edges: NDArray[np.float64]
+    over_time: tuple[NDArray[np.int64], ...]
+
+    @property
+    def load_factor(self) -> float:
+        """Entries per slot, over the files that have entries; 0 without any."""
+        slots = sum(self.hash_slot_num)
+        return sum(self.entry_counts) / slots if slots else 0.0
+
+
+def count_index(
+    files: Sequence[SnapshotFile],
+    progress: Callable[[int, int], None] | None = None,
+) -> IndexCounts:
+    """Read every entry once for its slot, and once for its time."""
+    lengths, slot_nums, counts, spans = [], [], [], []
+    for number, planned in enumerate(files):
+        slot_num = planned.layout.hash_slot_num if planned.layout and planned.entry_count else 0
+        per_slot = np.zeros(slot_num, np.int64)
+        low, high = None, None
+        for batch in _batches(planned, ["slot", "store_timestamp"]):
+            if not len(batch):
+                continue
+            per_slot += np.bincount(batch["slot"].to_numpy(), minlength=slot_num)
+            times = batch["store_timestamp"].to_numpy()
+            first, last = int(times.min()), int(times.max())
+            low = first if low is None else min(low, first)
+            high = last if high is None else max(high, last)
+        lengths.append(np.bincount(per_slot, minlength=1).astype(np.int64))
+        slot_nums.append(slot_num)
+        counts.append(int(per_slot.sum()))
+        if low is not None and high is not None:
+            spans.append((low, high))
+        if progress is not None:
+            progress(number + 1, 2 * len(files))
+    edges = _edges(spans)
+    over_time = []
+    for number, planned in enumerate(files):
+        histogram = np.zeros(max(len(edges) - 1, 0), np.int64)
+        if len(edges):
+            for batch in _batches(planned, ["store_timestamp"]):
+                histogram += np.histogram(batch["store_timestamp"].to_numpy(), edges)[0]
+        over_time.append(histogram)
+        if progress is not None:
+            progress(len(files) + number + 1, 2 * len(files))
+    return IndexCounts(
+        tuple(planned.entry.name for planned in files),
+        tuple(lengths),
+        tuple(slot_nums),
+        tuple(counts),
+        edges,
+        tuple(over_time),
+    )
+
+
+def _batches(planned: SnapshotFile, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    if not planned.is_empty:
+        with planned.open() as file:
+            yield from file.scan(stop=planned.stop, columns=columns)
+
+
+def _edges(spans: Sequence[tuple[int, int]]) -> NDArray[np.float64]:
+    """Divide the time of all files into equal spans."""
+    if not spans:
+        return np.empty(0, np.float64)
+    low, high = min(span[0] for span in spans), max(span[1] for span in spans)
+    bins = int(np.clip((high - low) // 1000, 1, _MOST_BINS))
+    return np.linspace(low, max(high, low + 1), bins + 1)
 
 
 def plot_counts(
     counts: IndexCounts, path: str | Path, title: str, zone: tzinfo, zone_name: str
 ) -> None:
-    """Write the figure of :func:`draw_counts` to a file.
-
-    Args:
-        counts: What to draw.
-        path: The picture; its suffix says which kind.
-        title: The title above the plots.
-        zone: The time zone of the times shown.
-        zone_name: The name of that zone.
-
-    Raises:
-        RmqIndexError: matplotlib is not installed.
-        OSError: The picture cannot be written.
-    """
+    """Write the figure of :func:`draw_counts` to a file, whose suffix says of which kind it is."""
     draw_counts(counts, title, zone, zone_name).savefig(path)
 
 
 def draw_counts(counts: IndexCounts, title: str, zone: tzinfo, zone_name: str) -> Any:  # noqa: ANN401  (matplotlib has no types of its own here)
     """Draw how many entries slots have, how full files are, and when entries were stored.
 
-    Args:
-        counts: What to draw.
-        title: The title above the plots.
-        zone: The time zone of the times shown.
-        zone_name: The name of that zone.
-
-    Returns:
-        A figure of matplotlib, which a notebook shows also where pyplot is not imported.
-
-    Raises:
-        RmqIndexError: matplotlib is not installed.
+    A notebook shows the figure of matplotlib also where pyplot is not imported.
     """
     figure = _figure_class()(figsize=(10, 8.5), dpi=_DPI, layout="constrained")
     # A path may hold dollar signs, which are no formulas.
@@ -121,7 +192,7 @@ def _draw_chains(axes: Any, counts: IndexCounts) -> None:  # noqa: ANN401
     axes.legend(frameon=False)
 
 
-def _even(counts: IndexCounts, size: int) -> np.ndarray[Any, np.dtype[np.float64]]:
+def _even(counts: IndexCounts, size: int) -> NDArray[np.float64]:
     """Return how many slots would have 0, 1, 2, .. entries; the last takes all the longer."""
     expected = np.zeros(size)
     for slots, entries in zip(counts.hash_slot_num, counts.entry_counts, strict=True):

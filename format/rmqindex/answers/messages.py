@@ -1,37 +1,44 @@
-"""Messages read from a CommitLog: as JSON documents and as text."""
+"""Messages read from a CommitLog, as answers: whole, or as a list."""
 
 from __future__ import annotations
 
 import base64
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rmqindex.answers.answer import NOT_FOUND, Answer
+from rmqindex.answers.terminal import Table, broken, print_table, print_text
+from rmqindex.answers.text import cell_width, complain, counted, one_line, visible
 from rmqindex.commitlog.bodies import BadBodies, bad_body, unpack_bodies
-from rmqindex.display.folding import cell_width
-from rmqindex.display.terminal import broken
-from rmqindex.display.text import complain, one_line, visible
 from rmqindex.errors import RmqIndexError
 from rmqindex.record.bodies import MAX_TOTAL_SIZE, inner_messages, is_inner_batch
 from rmqindex.record.text import as_text
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rmqindex.answers.answer import Row, Zone
+    from rmqindex.answers.terminal import Console
+    from rmqindex.audit import MissingPart
     from rmqindex.commitlog.log import CommitLog, Mode
-    from rmqindex.display.terminal import Console
-    from rmqindex.output.interface import Zone
     from rmqindex.record.bodies import InnerMessage
 
 __all__ = [
-    "COLUMNS",
     "LISTED",
+    "MESSAGE_COLUMNS",
     "complain_of_crc",
     "is_readable",
     "message_document",
+    "message_list_answer",
+    "messages_answer",
     "print_message",
+    "print_message_list",
     "read_messages",
 ]
 
-COLUMNS = (
+_COLUMNS = (
     "topic",
     "queue_id",
     "queue_offset",
@@ -53,13 +60,15 @@ COLUMNS = (
     "properties",
     "body",
 )
+#: The columns of a whole message, whose body is in one of two.
+MESSAGE_COLUMNS = (*_COLUMNS, "body_base64", "inner_messages", "message_state")
 #: The columns of a message in a list.
 LISTED = (
     "phy_offset", "store_timestamp", "topic", "queue_id", "queue_offset", "tags", "keys",
     "uniq_key", "size",
 )  # fmt: skip
 _TIMES = frozenset({"born_timestamp", "store_timestamp"})
-# Shown in other lines, or not worth one.
+# Shown on lines of their own, or not at all.
 _HIDDEN = frozenset({"properties", "body", "body_crc"})
 # A message with a wrong CRC is better than none.
 _READABLE = frozenset({"record", "bad_crc"})
@@ -74,30 +83,20 @@ _HEX_BYTES = 512
 
 def read_messages(
     log: CommitLog, phy_offsets: list[int], *, mode: Mode = "FAILFAST", as_stored: bool = False
-) -> list[dict[str, Any]]:
-    """Read messages, each with ``state`` as :meth:`CommitLog.read_at` says it.
+) -> list[Row]:
+    """Read what may be messages, each with the ``state`` of :meth:`CommitLog.read_at`.
 
-    A message with a wrong CRC (``bad_crc``) is returned like any other. Where it is an inner batch,
-    ``inner_messages`` are those inside, or the error of a malformed one.
-
-    Args:
-        log: The log.
-        phy_offsets: Where messages may start, bytes.
-        mode: What to do with a body that cannot be decompressed, or an inner batch that is
-            malformed: raise, or give None for it.
-        as_stored: Whether bodies are left as they are stored.
-
-    Raises:
-        RmqIndexError: A body cannot be decompressed; the storage failed.
+    A message with a wrong CRC is returned like any other. An inner batch has ``inner_messages``,
+    or the error of a malformed one.
     """
     offsets = np.array(phy_offsets, np.int64)
-    found = log.read_at(offsets, COLUMNS, decompress_body=False)
+    columns = log.read_at(offsets, _COLUMNS, decompress_body=False)
     states = log.read_at(offsets, ["phy_offset"], check_crc=True)["state"].to_pylist()
-    bodies = found["body"]
+    bodies = columns["body"]
     if not as_stored:
         bodies = unpack_bodies(
             bodies,
-            found["sys_flag"].fill_null(0).to_numpy(zero_copy_only=False),
+            columns["sys_flag"].fill_null(0).to_numpy(zero_copy_only=False),
             offsets,
             BadBodies(
                 log.files,
@@ -111,7 +110,7 @@ def read_messages(
     rows = [
         {**row, "body": body, "state": state}
         for row, body, state in zip(
-            found.drop_columns("body").to_pylist(), bodies.to_pylist(), states, strict=True
+            columns.drop_columns("body").to_pylist(), bodies.to_pylist(), states, strict=True
         )
     ]
     for row in rows:
@@ -121,7 +120,7 @@ def read_messages(
 
 
 def _inner(
-    log: CommitLog, row: dict[str, Any], *, strict: bool, packed: bool
+    log: CommitLog, row: Row, *, strict: bool, packed: bool
 ) -> list[InnerMessage] | RmqIndexError | None:
     """Return the messages of an inner batch, or what is wrong with it; None if it was dropped."""
     if row["body"] is None:
@@ -134,18 +133,14 @@ def _inner(
         return bad if strict else None
 
 
-def is_readable(row: dict[str, Any]) -> bool:
+def is_readable(row: Row) -> bool:
     """Return whether a row of :func:`read_messages` is a message."""
     return row["state"] in _READABLE
 
 
-def message_document(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a message as JSON values, with ``body_base64`` for ``body`` if that is not text.
-
-    Raises:
-        RmqIndexError: It is an inner batch that is malformed.
-    """
-    document = {name: row[name] for name in COLUMNS if name != "body"}
+def message_document(row: Row) -> Row:
+    """Return a message as JSON values, with ``body_base64`` for ``body`` if that is not text."""
+    document = {name: row[name] for name in _COLUMNS if name != "body"}
     document["properties"] = dict(row["properties"])
     document["message_state"] = row["state"]
     body = row["body"]
@@ -155,15 +150,82 @@ def message_document(row: dict[str, Any]) -> dict[str, Any]:
         raise inner
     if inner is not None:
         document["inner_messages"] = [
-            {"properties": dict(each.properties), **_body_field(each.body)} for each in inner
+            {"properties": dict(member.properties), **_body_field(member.body)} for member in inner
         ]
     return document
 
 
-def print_message(console: Console, row: dict[str, Any], zone: Zone) -> None:
+def messages_answer(rows: Sequence[Row], zone: Zone) -> Answer:
+    """Return whole messages: one document, or a list of several."""
+    documents = map(message_document, rows)
+
+    def document() -> Row:
+        messages = list(documents)
+        return messages[0] if len(messages) == 1 else {"messages": messages}
+
+    return Answer(
+        text=lambda console: _print_messages(console, rows, zone),
+        columns=MESSAGE_COLUMNS,
+        rows=documents,
+        document=document,
+    )
+
+
+def message_list_answer(
+    path: str, rows: Sequence[Row], missing: Sequence[MissingPart], zone: Zone, *, whole: bool
+) -> Answer:
+    """Return messages, the newest first; ``whole`` if they have properties and bodies."""
+    print_rows = _print_messages if whole else print_message_list
+    documents = map(message_document, rows) if whole else rows
+    return Answer(
+        text=lambda console: print_rows(console, rows, zone),
+        columns=MESSAGE_COLUMNS if whole else LISTED,
+        rows=documents,
+        document=lambda: {
+            "path": path,
+            "messages": list(documents),
+            "missing": [asdict(part) for part in missing],
+        },
+        nothing=None if rows else (path, "no message matches"),
+        exit_code=0 if rows else NOT_FOUND,
+    )
+
+
+def print_message_list(console: Console, rows: Sequence[Row], zone: Zone) -> None:
+    """Print a row for each message and how many there are."""
+    table = Table()
+    table.add_column("Offset", right=True)
+    table.add_column(f"Stored ({zone.name})")
+    table.add_column("Topic", may_be_cut=True)
+    table.add_column("Queue", right=True)
+    table.add_column("Tags", may_be_cut=True)
+    table.add_column("Keys", may_be_cut=True)
+    table.add_column("Size", right=True)
+    for row in rows:
+        table.add_row(
+            str(row["phy_offset"]),
+            zone.format(row["store_timestamp"]),
+            row["topic"],
+            str(row["queue_id"]),
+            row["tags"] or "",
+            row["keys"] or "",
+            str(row["size"]),
+        )
+    print_table(console, table)
+    print_text(console, f"\n{counted(len(rows), 'message')}, newest first")
+
+
+def _print_messages(console: Console, rows: Sequence[Row], zone: Zone) -> None:
+    for number, row in enumerate(rows):
+        if number:
+            console.write()
+        print_message(console, row, zone)
+
+
+def print_message(console: Console, row: Row, zone: Zone) -> None:
     """Print a message: its fields, its properties, its body; complain of a wrong CRC."""
     complain_of_crc(row)
-    for name in COLUMNS:
+    for name in _COLUMNS:
         value = row[name]
         if name in _HIDDEN or value is None:
             continue
@@ -179,7 +241,7 @@ def print_message(console: Console, row: dict[str, Any], zone: Zone) -> None:
     console.write(visible(_shown(row["body"])))
 
 
-def complain_of_crc(row: dict[str, Any]) -> None:
+def complain_of_crc(row: Row) -> None:
     """Say on standard error that a message is damaged, if its CRC tells."""
     if row["state"] == "bad_crc":
         complain(f"the CRC of the message at {row['phy_offset']} does not agree: it is damaged")

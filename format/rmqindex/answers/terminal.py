@@ -5,21 +5,22 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TextIO, TypeAlias
 
-from rmqindex.display.folding import COMMAND, cell_width, folded
-from rmqindex.display.text import one_line, visible
+from rmqindex.answers.text import COMMAND, cell_width, complain, folded, one_line, visible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
 __all__ = [
     "Console",
     "Styled",
     "Table",
     "broken",
+    "explain_interrupt",
     "fits",
     "make_console",
     "print_table",
@@ -49,14 +50,7 @@ Cell: TypeAlias = "str | Styled"
 
 @dataclass(frozen=True, slots=True)
 class Console:
-    """Where answers for people go.
-
-    Attributes:
-        width: How many columns a line may have.
-        is_terminal: Whether a person looks at it; files and pipes get every text whole.
-        has_colours: Whether styles are written.
-        file: Where to; by default standard output.
-    """
+    """Standard output, or another file, of some columns; files and pipes get every text whole."""
 
     width: int = _UNBOUNDED
     is_terminal: bool = False
@@ -85,13 +79,7 @@ class Table:
         self._may_be_cut: list[bool] = []
 
     def add_column(self, head: str, *, right: bool = False, may_be_cut: bool = False) -> None:
-        """Add a column.
-
-        Args:
-            head: What stands above it.
-            right: Whether its cells end in one line, as numbers do.
-            may_be_cut: Whether its cells lose their middle where a terminal is too narrow.
-        """
+        """Add a column, aligned to the right or not; a cell may lose its middle to be shorter."""
         self.heads.append(head)
         self._is_right.append(right)
         self._may_be_cut.append(may_be_cut)
@@ -139,7 +127,7 @@ class Table:
         return _GAP.join(parts).rstrip()
 
 
-def make_console() -> Console:
+def make_console(file: TextIO | None = None) -> Console:
     """Return standard output: as wide as the terminal, or unbounded in a pipe.
 
     ``COLUMNS`` is the width of either; ``NO_COLOR`` and a dumb terminal turn colours off.
@@ -149,7 +137,7 @@ def make_console() -> Console:
     if is_terminal or "COLUMNS" in os.environ:
         width = shutil.get_terminal_size().columns
     is_plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") in {"dumb", "unknown"}
-    return Console(width, is_terminal, is_terminal and not is_plain)
+    return Console(width, is_terminal, is_terminal and not is_plain, file)
 
 
 def fits(table: Table, console: Console) -> bool:
@@ -248,14 +236,7 @@ def _print_paragraphs(console: Console, table: Table) -> None:
 
 @contextmanager
 def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Show a bar on standard error while something long runs, where that is a terminal.
-
-    Args:
-        what: What is being done, in a word or two.
-
-    Yields:
-        A function that takes how much is done, and of how much.
-    """
+    """Yield a function that shows how much is done of how much, on standard error at a terminal."""
     if not sys.stderr.isatty():
         yield lambda _done, _total: None
         return
@@ -283,3 +264,27 @@ def progress_bar(what: str) -> Iterator[Callable[[int, int], None]]:
             bar.update(task, completed=done, total=total)
 
         yield report
+
+
+@contextmanager
+def explain_interrupt(folders: Sequence[Path], then: str) -> Iterator[None]:
+    """Say of an interrupted write if it changed a file of some folders, and what to do then."""
+    before = _files_in(folders)
+    try:
+        yield
+    except KeyboardInterrupt:
+        is_same = _files_in(folders) == before
+        complain("interrupted; " + ("nothing was changed" if is_same else then))
+        raise
+
+
+def _files_in(folders: Sequence[Path]) -> list[tuple[str, int, int, int]]:
+    files = []
+    for folder in folders:
+        for parent, _, names in os.walk(folder):
+            for name in names:
+                path = os.path.join(parent, name)  # noqa: PTH118  (many files)
+                with suppress(FileNotFoundError):
+                    status = os.stat(path)  # noqa: PTH116
+                    files.append((path, status.st_ino, status.st_size, status.st_mtime_ns))
+    return sorted(files)

@@ -1,0 +1,244 @@
+"""How a command runs: its parameters as one object, its help, its answer for each store."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+import click
+
+from rmqindex.answers.text import complain
+from rmqindex.cli.wording import error_text
+from rmqindex.errors import RmqIndexError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from dataclasses import Field
+
+    from rmqindex.answers.answer import Answer, Renderer
+
+__all__ = ["Argument", "Command", "Context", "Parameters", "command", "several_named"]
+
+#: The metadata of a field of a command's parameters: its options, and the function that computes
+#: the field's value from the values of all options; without it the value is that of one option.
+OPTIONS = "options"
+VALUE = "value"
+
+# Where the context has the name of the store that a command answers for, of several.
+_NAMED = "rmqindex.named"
+# Lines are broken at a hyphen but not at this one.
+_HYPHEN = "\u2011"
+# Wider terms stand on a line of their own, which leaves room for the texts.
+_TERM_WIDTH = 24
+
+
+class HelpFormatter(click.HelpFormatter):
+    """Never breaks the name of an option into two lines."""
+
+    def write_dl(
+        self,
+        rows: Iterable[tuple[str, str]],
+        col_max: int = _TERM_WIDTH,
+        col_spacing: int = 2,
+    ) -> None:
+        """Write terms and what they mean."""
+        unbroken = [(term, text.replace("-", _HYPHEN)) for term, text in rows]
+        super().write_dl(unbroken, col_max, col_spacing)
+
+    def write_text(self, text: str) -> None:
+        """Write paragraphs."""
+        super().write_text(text.replace("-", _HYPHEN))
+
+    def getvalue(self) -> str:
+        """Return what was written."""
+        return super().getvalue().replace(_HYPHEN, "-")
+
+
+class Context(click.Context):
+    """Formats help with the formatter above."""
+
+    formatter_class = HelpFormatter
+
+
+class Argument(click.Argument):
+    """An argument that the help explains; click has this from 8.5 on, under another heading."""
+
+    def __init__(self, declarations: Sequence[str], text: str, **attributes: Any) -> None:  # noqa: ANN401
+        """Take the text of the help and what click takes."""
+        super().__init__(declarations, **attributes)
+        self.text = text
+
+    @property
+    def human_readable_name(self) -> str:
+        """Its name in errors and in the list of arguments, without the dots of several."""
+        return super().human_readable_name.removesuffix("...")
+
+    def get_error_hint(self, ctx: click.Context | None) -> str:  # noqa: ARG002  (click's own signature)
+        """Return the name as errors quote it."""
+        return f"'{self.human_readable_name}'"
+
+
+class Parameters(Protocol):
+    """The parameters of a command: a frozen dataclass whose docstring is the help.
+
+    The first one may name several stores, each of which is answered for.
+    """
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    def answers(self) -> Iterable[Answer]:
+        """Compute what the command prints."""
+
+
+class Command(click.Command):
+    """Writes the answers of its parameters for each store that they name.
+
+    The exit code is the worst of all answers; for a search it is 0 if anything was found.
+    """
+
+    context_class = Context
+
+    def __init__(
+        self, name: str, parameters: type[Parameters], *, several: str, is_search: bool, epilog: str
+    ) -> None:
+        """Take the dataclass of the parameters, and what several stores are."""
+        self._parameters = parameters
+        self._fields = fields(parameters)
+        self._several = several
+        self._is_search = is_search
+        options: list[click.Parameter] = []
+        for field in self._fields:
+            options += field.metadata[OPTIONS]
+            if VALUE not in field.metadata:
+                options[-1].name = field.name
+        help_text = inspect.cleandoc(parameters.__doc__ or "")
+        super().__init__(name, params=options, callback=self._run, help=help_text, epilog=epilog)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the arguments above the options."""
+        arguments = [param for param in self.get_params(ctx) if isinstance(param, Argument)]
+        with formatter.section("Arguments"):
+            formatter.write_dl([(param.human_readable_name, param.text) for param in arguments])
+        super().format_options(ctx, formatter)
+
+    def _run(self, **values: Any) -> None:  # noqa: ANN401  (click's own values)
+        from rmqindex.answers.answer import BAD, renderer_of  # noqa: PLC0415  (help needs none)
+
+        asked = self._parameters(**{field.name: _value(field, values) for field in self._fields})
+        renderer = renderer_of(getattr(asked, "form", "text"))
+        try:
+            codes = list(self._codes(asked, renderer))
+        finally:
+            renderer.close()
+        is_found = self._is_search and BAD not in codes
+        if code := (min if is_found else max)(codes, default=0):
+            raise click.exceptions.Exit(code)
+
+    def _codes(self, asked: Parameters, renderer: Renderer) -> Iterator[int]:
+        """Write the answers, and yield their exit codes; of several stores, errors have one."""
+        from rmqindex.answers.answer import BAD  # noqa: PLC0415
+
+        first = self._fields[0].name
+        given = getattr(asked, first)
+        stores = [given]
+        if self._several:
+            stores = _stores_of([given] if isinstance(given, str) else given)
+        for store in stores:
+            named = {self._several: store} if len(stores) > 1 else {}
+            click.get_current_context().meta[_NAMED] = named
+            try:
+                for answer in replace(asked, **{first: store}).answers():
+                    renderer.render(answer, named)
+                    yield answer.exit_code
+            except RmqIndexError as error:
+                if not named:
+                    raise
+                complain(error_text(error, self))
+                yield BAD
+
+
+def _value(field: Field[Any], values: Mapping[str, Any]) -> Any:  # noqa: ANN401
+    value = field.metadata.get(VALUE)
+    return values[field.name] if value is None else value(values)
+
+
+def command(
+    name: str,
+    parameters: type[Parameters],
+    *examples: str,
+    note: str = "",
+    several: str = "",
+    is_search: bool = False,
+) -> Command:
+    """Return the command with some parameters, whose help ends with examples and a note.
+
+    Where the first parameter may name several stores or files, ``several`` is what they are, and
+    the name of their column; of a search, the answer of one is enough.
+    """
+    heading = "Examples" if len(examples) > 1 else "Example"
+    lines = "\n".join(f"  {line}" for example in examples for line in example.splitlines())
+    epilog = f"{heading}:\n\n\b\n{lines}" + (f"\n\n{note}" if note else "")
+    return Command(name, parameters, several=several, is_search=is_search, epilog=epilog)
+
+
+def several_named() -> dict[str, str]:
+    """Return the current store of several, by what they are; nothing for a single store."""
+    named: dict[str, str] = click.get_current_context().meta[_NAMED]
+    return named
+
+
+def _stores_of(paths: Sequence[str]) -> list[str]:
+    """Return the paths that some paths, patterns and folders of stores stand for."""
+    stores = [store for path in paths for store in _expanded(path)]
+    return list(dict.fromkeys(stores))
+
+
+def _expanded(path: str) -> list[str]:
+    from rmqindex.storage.location import Location  # noqa: PLC0415  (help needs no storage)
+    from rmqindex.store.patterns import expand, has_pattern  # noqa: PLC0415
+
+    given = Location.of(path)
+    if has_pattern(given) and (given.local is None or not os.path.lexists(given)):
+        hits: list[str] = [hit.path for hit in expand(given.absolute)]
+        if not hits:
+            raise click.BadParameter(f"{path}: no path matches")
+        if given.local is not None and not given.local.is_absolute():
+            hits = [os.path.relpath(hit) for hit in hits]
+        return [store for hit in hits for store in _stores_in(hit)]
+    return list(_stores_in(path))
+
+
+def _stores_in(path: str) -> Iterator[str]:
+    """Yield the stores in a local folder, or the path if it is a store or has none."""
+    if os.path.isdir(path) and not _is_store(path):  # noqa: PTH112
+        with os.scandir(path) as entries:
+            inner = sorted(entry.path for entry in entries if entry.is_dir())
+        stores = [folder for folder in inner if _is_store(folder)]
+        if stores:
+            yield from stores
+            return
+    yield path
+
+
+def _is_store(path: str) -> bool:
+    """Return whether a directory has a folder of a store; DLedger's own has one of such a name."""
+    from rmqindex.folders import (  # noqa: PLC0415  (help needs none)
+        COMMITLOG_FOLDER,
+        DLEDGER_PREFIX,
+        INDEX_FOLDER,
+        QUEUE_FOLDER,
+    )
+
+    if os.path.basename(os.path.abspath(path)).startswith(DLEDGER_PREFIX):  # noqa: PTH100, PTH119
+        return False
+    with os.scandir(path) as entries:
+        return any(
+            entry.is_dir()
+            and (
+                entry.name in (COMMITLOG_FOLDER, INDEX_FOLDER, QUEUE_FOLDER)
+                or entry.name.startswith(DLEDGER_PREFIX)
+            )
+            for entry in entries
+        )
