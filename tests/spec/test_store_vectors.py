@@ -16,9 +16,9 @@ from rmqindex import (
     decode_uniq_key,
     key_hashes,
 )
-from rmqindex.logfile.files import OpenFiles, find_files
-from rmqindex.logfile.framing import frames_of
-from rmqindex.logfile.walk import end_at, record_crc_fault, walk
+from rmqindex.commitlog.files import OpenFiles, find_files
+from rmqindex.commitlog.framing import frames_of
+from rmqindex.commitlog.walk import end_at, record_crc_fault, walk
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from pyspark_rmqindex.options import AUTO
 from rmqindex import RmqIndexError
-from rmqindex.commitlog import PlannedLog
+from rmqindex.commitlog import PlannedLog, several_logs
 from rmqindex.folders import (
     DLEDGER_PREFIX,
     INDEX_FOLDER,
@@ -22,7 +22,6 @@ from rmqindex.folders import (
     STORE_FOLDERS,
 )
 from rmqindex.keys import bytes_at, not_utf8
-from rmqindex.logfile import several_logs
 from rmqindex.record_layout import FILE_NAME_DIGITS
 from rmqindex.store import expand, has_pattern, log_in, root_of
 from rmqindex.transaction import entries_or_none, exists

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from rmqindex.commitlog.files import folders_of
+from rmqindex.commitlog.leads import find_leads, proved_lead
 from rmqindex.commitlog.log import CommitLog
-from rmqindex.logfile.files import folders_of
-from rmqindex.logfile.leads import find_leads
-from rmqindex.logfile.witness import proved_lead
 from rmqindex.store.store import Store, root_of
 
 if TYPE_CHECKING:
@@ -24,9 +23,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rmqindex.commitlog.sibling import LogArgument
-    from rmqindex.logfile.files import LogFile
-    from rmqindex.logfile.leads import Lead
+    from rmqindex.commitlog.files import LogFile
+    from rmqindex.commitlog.leads import Lead
+    from rmqindex.commitlog.snapshot import LogArgument
     from rmqindex.record.records import Records
     from rmqindex.storage.location import Location, PathLike
 

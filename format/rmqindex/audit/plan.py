@@ -25,12 +25,11 @@ from rmqindex.audit.store import (
 )
 from rmqindex.audit.units import AuditUnit, StoreUnit, files_since, live_unit, members_of
 from rmqindex.commitlog.log import CommitLog
-from rmqindex.commitlog.planned_log import marked_files
-from rmqindex.commitlog.sibling import commit_log_of
+from rmqindex.commitlog.snapshot import commit_log_of, marked_files
+from rmqindex.commitlog.walk import record_crc_fault
 from rmqindex.consumequeue.comparison import compare_queues
 from rmqindex.errors import RmqIndexError
 from rmqindex.folders import INDEX_FOLDER
-from rmqindex.logfile.walk import record_crc_fault
 from rmqindex.record.bodies import is_inner_batch, iterate_inner_messages
 from rmqindex.record.numbers import java_integer
 from rmqindex.record.properties import parse_properties
@@ -47,9 +46,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from rmqindex.audit.units import Member
+    from rmqindex.commitlog.files import LogFile
     from rmqindex.header import IndexHeader
     from rmqindex.indexfile.geometry import Layout
-    from rmqindex.logfile.files import LogFile
     from rmqindex.record.records import Records
     from rmqindex.storage.location import PathLike
     from rmqindex.transaction.directories import FileEntry

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rmqindex.audit.audited import BLOCK
-from rmqindex.commitlog.sibling import commit_log_of
+from rmqindex.commitlog.leads import Lead, LeadKind, proved_lead
+from rmqindex.commitlog.snapshot import commit_log_of
 from rmqindex.errors import RmqIndexError
 from rmqindex.folders import ABORT_NAME, CHECKPOINT_NAME, INDEX_FOLDER, LOCK_NAME
 from rmqindex.indexfile.committed import open_index_source
@@ -30,8 +31,6 @@ from rmqindex.layout import (
     FIRST_POSITION,
     INT64_MAX,
 )
-from rmqindex.logfile.leads import Lead, LeadKind
-from rmqindex.logfile.witness import proved_lead
 from rmqindex.storage.filesystem import unreadable
 from rmqindex.storage.location import Location
 from rmqindex.store.checkpoint import StoreCheckpoint

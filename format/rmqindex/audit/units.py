@@ -13,12 +13,12 @@ import numpy as np
 
 from rmqindex.audit.audited import shown_layout, whole_entries
 from rmqindex.audit.extent import broker_of
+from rmqindex.commitlog.files import find_files
 from rmqindex.errors import RmqIndexError
 from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.indexfile.fingerprint import FINAL_FIELDS, SAMPLED_ENTRY_BYTES
 from rmqindex.indexfile.geometry import infer_layout
 from rmqindex.layout import FIRST_POSITION
-from rmqindex.logfile.files import find_files
 from rmqindex.storage.identity import FileChangedError
 from rmqindex.storage.opening import FileMark, ensure_same
 from rmqindex.store.store import index_entries
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from rmqindex.audit.extent import LogRange
+    from rmqindex.commitlog.files import LogFile
     from rmqindex.header import IndexHeader
     from rmqindex.indexfile.geometry import Layout
-    from rmqindex.logfile.files import LogFile
     from rmqindex.storage.location import Location
     from rmqindex.transaction.directories import FileEntry
 

@@ -30,8 +30,8 @@ from rmqindex.bulk.resume import (
 )
 from rmqindex.bulk.roller import FileRoller, replace_files
 from rmqindex.bulk.tags import choose_tags
-from rmqindex.commitlog.ensured import ensure_end
 from rmqindex.commitlog.log import CommitLog
+from rmqindex.commitlog.snapshot import ensure_end
 from rmqindex.dledger_layout import DATA_FOLDER
 from rmqindex.errors import RmqIndexError
 from rmqindex.folders import COMMITLOG_FOLDER, DLEDGER_PREFIX, INDEX_FOLDER
@@ -55,8 +55,8 @@ if TYPE_CHECKING:
     from rmqindex.bulk.replacement import Replacement
     from rmqindex.bulk.tags import Basis, TagChoice
     from rmqindex.commitlog.log import Mode
+    from rmqindex.commitlog.reading import UnagreedTail
     from rmqindex.errors import CorruptCommitLogError
-    from rmqindex.logfile.agreed import UnagreedTail
     from rmqindex.storage.location import PathLike
     from rmqindex.store.snapshot import IndexSnapshot
     from rmqindex.transaction.directories import FileEntry

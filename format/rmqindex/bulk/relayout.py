@@ -21,7 +21,7 @@ from rmqindex.bulk.replacement import Replacement, summaries
 from rmqindex.bulk.resume import make_exact
 from rmqindex.bulk.roller import FileRoller, replace_files
 from rmqindex.command_line import command_line
-from rmqindex.commitlog.sibling import commit_log_of
+from rmqindex.commitlog.snapshot import commit_log_of
 from rmqindex.errors import CorruptIndexError, RmqIndexError
 from rmqindex.indexfile.geometry import AmbiguousLayoutError, UnknownLayoutError
 from rmqindex.indexfile.reader import IndexFile
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from datetime import tzinfo
 
+    from rmqindex.commitlog.files import LogFile
     from rmqindex.commitlog.log import CommitLog
     from rmqindex.indexfile.geometry import Layout
-    from rmqindex.logfile.files import LogFile
     from rmqindex.storage.location import Location, PathLike
     from rmqindex.transaction.directories import FileEntry
 

@@ -12,7 +12,7 @@ import numpy as np
 from rmqindex.bulk.files import header_of
 from rmqindex.bulk.old_entries import replaced_entries
 from rmqindex.commitlog.log import MATCH_STATES
-from rmqindex.commitlog.zeroed import zeroed_messages
+from rmqindex.commitlog.selection import zeroed_messages
 from rmqindex.errors import RmqIndexError
 from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.indexfile.reader import IndexFile

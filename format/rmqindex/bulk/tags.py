@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from rmqindex.bulk.files import index_entries, open_file
-from rmqindex.commitlog.sibling import commit_log_of
+from rmqindex.commitlog.snapshot import commit_log_of
 from rmqindex.errors import RmqIndexError
 from rmqindex.folders import INDEX_FOLDER, ROCKSDB_STORE_FOLDER
 from rmqindex.keys.messages import KEY_COLUMNS, expand_messages, pack_pairs

@@ -1,4 +1,4 @@
-"""The CommitLog: messages by offset, in order, by selection, and as a broker appends them."""
+"""The CommitLog: files, frames and records; by offset, in order, selected, as a broker appends."""
 
 from typing import TYPE_CHECKING
 
@@ -11,18 +11,20 @@ if TYPE_CHECKING:
     from rmqindex.commitlog.bodies import body_texts as body_texts
     from rmqindex.commitlog.bodies import in_halves as in_halves
     from rmqindex.commitlog.bodies import unpack_bodies as unpack_bodies
-    from rmqindex.commitlog.ensured import ensure_end as ensure_end
+    from rmqindex.commitlog.files import several_logs as several_logs
     from rmqindex.commitlog.log import MATCH_STATES as MATCH_STATES
     from rmqindex.commitlog.log import CommitLog as CommitLog
     from rmqindex.commitlog.log import LogFile as LogFile
-    from rmqindex.commitlog.mark import LogMark as LogMark
-    from rmqindex.commitlog.planned_log import PlannedLog as PlannedLog
-    from rmqindex.commitlog.planned_log import PlannedLogs as PlannedLogs
-    from rmqindex.commitlog.planned_log import marked_file as marked_file
+    from rmqindex.commitlog.reading import UnagreedTail as UnagreedTail
     from rmqindex.commitlog.selection import Block as Block
     from rmqindex.commitlog.selection import Selection as Selection
     from rmqindex.commitlog.selection import newest_messages as newest_messages
     from rmqindex.commitlog.selection import select_messages as select_messages
+    from rmqindex.commitlog.snapshot import PlannedLog as PlannedLog
+    from rmqindex.commitlog.snapshot import PlannedLogs as PlannedLogs
+    from rmqindex.commitlog.snapshot import ensure_end as ensure_end
+    from rmqindex.commitlog.snapshot import marked_file as marked_file
+    from rmqindex.commitlog.tailing import LogMark as LogMark
     from rmqindex.commitlog.tailing import follow as follow
     from rmqindex.commitlog.tailing import whole_end as whole_end
 else:

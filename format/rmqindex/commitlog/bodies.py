@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rmqindex.logfile.files import LogFile
+    from rmqindex.commitlog.files import LogFile
 
 __all__ = [
     "BODY_TEXT",

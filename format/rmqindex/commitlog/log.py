@@ -12,15 +12,21 @@ import pyarrow as pa
 
 from rmqindex.arguments import int_of, int_or_none
 from rmqindex.arrays import int_array
-from rmqindex.commitlog.access import records_at
 from rmqindex.commitlog.bodies import Unpacking
+from rmqindex.commitlog.end import last_with_data
+from rmqindex.commitlog.files import ExpiredFileError, LogFile, OpenFiles, find_files, gaps_of
+from rmqindex.commitlog.reading import (
+    DEFAULT_MAX_RECORDS,
+    Reading,
+    UnagreedTail,
+    boundaries_of,
+    committed_offset,
+    end_error,
+    find_end,
+    first_store_timestamp,
+)
+from rmqindex.commitlog.walk import record_crc_fault, records_at
 from rmqindex.layout import INT64_MAX
-from rmqindex.logfile.agreed import UnagreedTail, committed_offset
-from rmqindex.logfile.boundaries import boundaries_of, first_store_timestamp
-from rmqindex.logfile.end import last_with_data
-from rmqindex.logfile.files import ExpiredFileError, LogFile, OpenFiles, find_files, gaps_of
-from rmqindex.logfile.reading import DEFAULT_MAX_RECORDS, Reading, end_error, find_end
-from rmqindex.logfile.walk import record_crc_fault
 from rmqindex.markup import html_table
 from rmqindex.record.batches import build_batch, one_chunk
 from rmqindex.record.bodies import MAX_BODY_SIZE
@@ -331,15 +337,8 @@ class CommitLog:
     ) -> Iterator[Records]:
         """Read records in the order of their offsets, none of whose columns is decoded yet.
 
-        Args:
-            start: As in :meth:`scan`, like all others.
-            stop: As in :meth:`scan`.
-            check_crc: As in :meth:`scan`.
-            mode: As in :meth:`scan`.
-            at_boundaries: As in :meth:`scan`.
-            on_malformed: As in :meth:`scan`.
-            max_records: As in :meth:`scan`.
-            proves_end: Whether what leads behind the log's end is damage, as in :meth:`scan`.
+        The arguments are those of :meth:`scan`, for which what leads behind the log's end is always
+        damage (``proves_end``).
 
         Yields:
             Blocks of at least one record, which lie in the file's bytes.

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from rmqindex.arguments import ensure_flags, int_or_none, text_of, texts_of
 from rmqindex.command_line import command_line
-from rmqindex.commitlog.ensured import ensure_end
 from rmqindex.commitlog.log import CommitLog
+from rmqindex.commitlog.snapshot import ensure_end
 from rmqindex.consumequeue.dispatch import (
     LIGHT_PROPERTIES,
     Dispatcher,
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     import numpy as np
 
     from rmqindex.commitlog.log import Mode
+    from rmqindex.commitlog.reading import UnagreedTail
     from rmqindex.consumequeue.dispatch import Refusal
     from rmqindex.consumequeue.places import LostUnits
-    from rmqindex.logfile.agreed import UnagreedTail
     from rmqindex.storage.location import PathLike
 
 __all__ = ["QueueRebuildResult", "rebuild_consume_queues"]

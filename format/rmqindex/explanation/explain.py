@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from rmqindex.arguments import int_of, int_or_none
-from rmqindex.commitlog.sibling import commit_log_of
+from rmqindex.commitlog.snapshot import commit_log_of
 from rmqindex.explanation.broker import BrokerSearch, KeyTruths, Window, explain_file
 from rmqindex.explanation.diagnosis import Evidence, diagnose
 from rmqindex.explanation.log_parts import (
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from datetime import tzinfo
 
     from rmqindex.commitlog.log import CommitLog
-    from rmqindex.commitlog.sibling import LogArgument
+    from rmqindex.commitlog.snapshot import LogArgument
     from rmqindex.explanation.log_parts import IndexCover
     from rmqindex.explanation.log_search import LogMessage
     from rmqindex.explanation.result import (

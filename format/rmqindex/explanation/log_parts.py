@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from rmqindex.commitlog.files import LogFile
     from rmqindex.commitlog.log import CommitLog
     from rmqindex.errors import RmqIndexError
     from rmqindex.explanation.broker import Window
-    from rmqindex.logfile.files import LogFile
     from rmqindex.store.snapshot import SnapshotFile
 
     Span = tuple[int, int]

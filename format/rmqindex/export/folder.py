@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from rmqindex.logfile.agreed import UnagreedTail
+    from rmqindex.commitlog.reading import UnagreedTail
 
 __all__ = ["ANEW", "ExportResult", "Folder", "Stream"]
 

@@ -6,10 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rmqindex.commitlog.bodies import Unpacking
-from rmqindex.commitlog.ensured import ensure_end
-from rmqindex.commitlog.mark import LogMark
 from rmqindex.commitlog.selection import Selection, select_messages
-from rmqindex.commitlog.tailing import whole_end
+from rmqindex.commitlog.snapshot import ensure_end
+from rmqindex.commitlog.tailing import LogMark, whole_end
 from rmqindex.errors import RmqIndexError
 from rmqindex.export.folder import ANEW, Folder, Stream
 from rmqindex.export.formats import DEFAULT_COLUMNS, as_table

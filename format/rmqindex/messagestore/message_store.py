@@ -17,7 +17,7 @@ from rmqindex.audit.missing import missing_beside
 from rmqindex.audit.plan import verify
 from rmqindex.bulk.rebuild import rebuild_index
 from rmqindex.commitlog.selection import Selection, select_messages
-from rmqindex.commitlog.sibling import commit_log_of
+from rmqindex.commitlog.snapshot import commit_log_of
 from rmqindex.errors import RmqIndexError
 from rmqindex.explanation.coverage import uncovered
 from rmqindex.explanation.explain import explain_lookup
@@ -48,12 +48,12 @@ if TYPE_CHECKING:
 
     from rmqindex.answers.files import FileFacts
     from rmqindex.bulk.rebuild import RebuildResult
+    from rmqindex.commitlog.files import LogFile
     from rmqindex.commitlog.log import CommitLog
     from rmqindex.explanation.explain import Search
     from rmqindex.explanation.result import LookupExplanation
     from rmqindex.indexfile.entries import Mode
     from rmqindex.indexfile.geometry import Layout
-    from rmqindex.logfile.files import LogFile
     from rmqindex.messagestore.arguments import Time
     from rmqindex.storage.location import PathLike
 

@@ -11,6 +11,7 @@ import struct
 from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
+from rmqindex.commitlog.files import ExpiredFileError
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.indexfile.single_chain import PointEntry, walk_one
@@ -21,7 +22,6 @@ from rmqindex.layout import (
     BEGIN_TIMESTAMP_OFFSET,
     ENTRY_SIZE,
 )
-from rmqindex.logfile.files import ExpiredFileError
 from rmqindex.query.verification import EXPIRED, VERIFIED, only_key
 from rmqindex.record.bodies import is_inner_batch
 from rmqindex.record.properties import property_pairs
@@ -48,9 +48,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Self
 
+    from rmqindex.commitlog.files import LogFile
     from rmqindex.indexfile.fingerprint import Fingerprint
     from rmqindex.indexfile.geometry import Layout
-    from rmqindex.logfile.files import LogFile
     from rmqindex.storage.source import ByteSource
 
 __all__ = ["PointEntry", "PointFile", "PointLog", "PointMessage"]

@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from rmqindex.commitlog.log import MATCH_STATES
-from rmqindex.commitlog.zeroed import zeroed_messages
+from rmqindex.commitlog.selection import zeroed_messages
 from rmqindex.indexfile.decoding import MILLISECONDS
 from rmqindex.keys.hashing import KEY_SEPARATOR, index_key, key_hash
 from rmqindex.keys.messages import is_rolled_back

@@ -12,7 +12,7 @@ from commitlog_encoder import Log, Message, properties_text
 from recorded import BROKER_VERSIONS, MESSAGE_KINDS, STORE_KINDS
 from rmqindex import CommitLog, CorruptCommitLogError, IncompleteLogWarning, MessageStore
 from rmqindex.audit import missing_parts
-from rmqindex.logfile import leads
+from rmqindex.commitlog import leads
 
 SAMPLE = rmqindex.sample_store()
 HEALTHY = [

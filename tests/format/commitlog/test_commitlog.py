@@ -22,7 +22,7 @@ from commitlog_encoder import (
 from examples import examples
 from kinds import sampled
 from rmqindex import COMMITLOG_SCHEMA, CommitLog, CorruptCommitLogError, LogFile, RmqIndexError
-from rmqindex.logfile import walk
+from rmqindex.commitlog import walk
 from rmqindex.record_layout import CRC_RESERVED_SIZE, PROPERTY_CRC32
 
 V6 = bytes.fromhex("20010db8000000000000000000000005")

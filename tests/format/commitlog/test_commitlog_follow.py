@@ -10,9 +10,8 @@ import pytest
 from commitlog_encoder import Log, Message, properties_text
 from rmqindex import CommitLog, CorruptCommitLogError
 from rmqindex.commitlog import tailing
-from rmqindex.commitlog.mark import LogMark
-from rmqindex.commitlog.tailing import follow
-from rmqindex.logfile.walk import End, EndKind
+from rmqindex.commitlog.tailing import LogMark, follow
+from rmqindex.commitlog.walk import End, EndKind
 from rmqindex.record.records import Fault
 from rmqindex.storage.local import LocalSource
 

@@ -20,9 +20,8 @@ from commitlog_encoder import Message
 from dledger_encoder import DLedgerLog
 from rmqindex import CommitLog, CorruptCommitLogError, RmqIndexError
 from rmqindex.answers.writes import queue_notes, rebuild_notes
-from rmqindex.commitlog import LogMark, PlannedLog, follow
-from rmqindex.logfile import walk
-from rmqindex.logfile.agreed import UnagreedTail
+from rmqindex.commitlog import LogMark, PlannedLog, follow, walk
+from rmqindex.commitlog.reading import UnagreedTail
 from rmqindex.ownfiles import to_json
 from rmqindex.storage import Storage, filesystem
 

@@ -13,10 +13,10 @@ from stores import CountingHandler
 from commitlog_encoder import Log, Message, properties_text
 from rmqindex import CommitLog, RmqIndexError, rebuild_index, verify
 from rmqindex.commitlog import LogMark, Selection, newest_messages, select_messages
+from rmqindex.commitlog.files import ExpiredFileError
 from rmqindex.explanation import explain_lookup
 from rmqindex.export import export_messages
 from rmqindex.export.usage import measure_usage
-from rmqindex.logfile.files import ExpiredFileError
 from rmqindex.storage.identity import FileChangedError
 
 FILE_SIZE = 4096

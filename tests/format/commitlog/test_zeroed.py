@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rmqindex import CommitLog, MessageStore, RmqIndexError, explain_lookup, rebuild_index, verify
-from rmqindex.commitlog.zeroed import zeroed_messages
+from rmqindex.commitlog.selection import zeroed_messages
 
 OFFSET = 11_053
 TOPIC = b"TopicTest"

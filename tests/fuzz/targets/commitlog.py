@@ -10,9 +10,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from rmqindex import CommitLog, LogFile, property_pairs
-from rmqindex.commitlog import access, tailing
+from rmqindex.commitlog import end, reading, tailing, walk
 from rmqindex.commitlog.tailing import follow
-from rmqindex.logfile import boundaries, unwritten, walk
 from rmqindex.query.point_lookup import PointLog
 from rmqindex.record.message_ids import host_text
 from rmqindex.record.records import crc_fault
@@ -30,16 +29,18 @@ _FEW = ["phy_offset", "size"]
 
 
 _SMALL = {
-    boundaries: {"_SEARCH": 300},
-    access: {"_FIRST_READ": 100, "_MAX_REQUEST": 300, "_THREADS": 1},
+    reading: {"_SEARCH": 300},
     tailing: {"_BLOCK_RECORDS": 3, "_REACH": 400},
-    unwritten: {"_COPY_BYTES": 300, "_COPY_RECORDS": 2},
+    end: {"_COPY_BYTES": 300, "_COPY_RECORDS": 2},
     **hop.SMALL,
     walk: {
         "_WINDOW": 200,
         "_HOP_SPAN": 300,
         "_BLOCK_SPAN": 250,
         "_SEARCH_WINDOW": 64,
+        "_FIRST_READ": 100,
+        "_MAX_REQUEST": 300,
+        "_THREADS": 1,
     },
 }
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import struct
 
-from rmqindex.logfile import hop as hop_module
-from rmqindex.logfile.hop import candidates, hop
+from rmqindex.commitlog import framing
+from rmqindex.commitlog.framing import candidates, hop
 
 from ..memory import constants
 from ..record_bytes import MIN_SIZE, V1, V2, encoded, messages, mutate_log
@@ -15,7 +15,7 @@ SHORT = 12_000
 _PREFIX = 1
 #: Sizes under which a log of a few records takes every branch.
 SMALL = {
-    hop_module: {
+    framing: {
         "_PROBE": 2,
         "_CHAIN_RECORDS": 2,
         "_MAX_CHAINS": 4,

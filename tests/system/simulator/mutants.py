@@ -70,19 +70,19 @@ MUTANTS = (
     ),
     Mutant(
         "zeros are the end of the log",
-        "logfile/end.py",
+        "commitlog/end.py",
         "other = source.first_nonzero(at, size)",
         "other = None",
     ),
     Mutant(
         "zeros are the end although a later file has records",
-        "logfile/reading.py",
+        "commitlog/reading.py",
         'return Fault("total_size", 0, "a record, since later files hold some", 0)',
         "return None",
     ),
     Mutant(
         "nothing proves the end of the log",
-        "logfile/reading.py",
+        "commitlog/reading.py",
         "            self._prove_end()\n",
         "            pass\n",
     ),
@@ -165,7 +165,7 @@ MUTANTS = (
     ),
     Mutant(
         "a stream goes on behind another record",
-        "commitlog/mark.py",
+        "commitlog/tailing.py",
         'return f"another one ({found})"',
         'return ""',
     ),

@@ -36,7 +36,7 @@ from rmqindex.cli.options import (
     zone_option,
 )
 from rmqindex.command_line import command_line
-from rmqindex.commitlog.sibling import commit_log_of
+from rmqindex.commitlog.snapshot import commit_log_of
 from rmqindex.errors import RmqIndexError
 from rmqindex.explanation.wording import Commands
 from rmqindex.folders import INDEX_FOLDER

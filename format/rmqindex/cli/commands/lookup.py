@@ -27,7 +27,7 @@ from rmqindex.cli.options import (
     zone_option,
 )
 from rmqindex.command_line import command_line
-from rmqindex.commitlog.sibling import commit_log_of
+from rmqindex.commitlog.snapshot import commit_log_of
 from rmqindex.explanation.coverage import uncovered
 from rmqindex.keys.hashing import index_key
 from rmqindex.keys.messages import tag_key

@@ -40,7 +40,7 @@ from rmqindex.cli.options import (
     option,
 )
 from rmqindex.command_line import command_line
-from rmqindex.commitlog.sibling import commit_log_of
+from rmqindex.commitlog.snapshot import commit_log_of
 from rmqindex.consumequeue.staging import QueueStaging, is_unfinished
 from rmqindex.errors import RmqIndexError
 from rmqindex.folders import INDEX_FOLDER

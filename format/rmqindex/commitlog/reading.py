@@ -1,47 +1,70 @@
-"""One pass over a range of a CommitLog: its records, and the damage between them."""
+"""One pass over a range of a CommitLog: its records, the damage between them, and where they end.
+
+How much of a log DLedger's group has agreed on is the later one of two: a broker notes the last
+entry every three seconds, and dispatches entries to index and queues in their order as soon as the
+group has agreed on them. Another leader may replace the entries behind.
+RocketMQ: ``DLedgerCommitLog.getMaxOffset``, ``ReputMessageService``.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rmqindex.errors import CorruptCommitLogError
-from rmqindex.layout import INT64_MAX
-from rmqindex.logfile.end import DAMAGE_HINT, Verdict, judge_end, judge_middle, last_with_data
-from rmqindex.logfile.files import ExpiredFileError
-from rmqindex.logfile.framing import frames_of
-from rmqindex.logfile.leads import find_leads
-from rmqindex.logfile.unwritten import UnwrittenTail
-from rmqindex.logfile.walk import (
+from rmqindex.commitlog.end import (
+    DAMAGE_HINT,
+    UnwrittenTail,
+    Verdict,
+    judge_end,
+    judge_middle,
+    last_with_data,
+)
+from rmqindex.commitlog.files import ExpiredFileError
+from rmqindex.commitlog.framing import frames_of
+from rmqindex.commitlog.leads import LeadKind, find_leads, named_stop, proved_lead
+from rmqindex.commitlog.walk import (
     End,
     EndKind,
     end_at,
+    find_record,
     frame_of,
     is_record,
+    record_at,
     record_crc_fault,
     walk,
 )
-from rmqindex.logfile.witness import proved_lead
-from rmqindex.record.records import Fault
+from rmqindex.dledger_layout import ENTRY_HEAD, INDEX_OFFSET
+from rmqindex.errors import CorruptCommitLogError
+from rmqindex.layout import INT64_MAX
+from rmqindex.record.records import Fault, gather, store_timestamp_of
 from rmqindex.storage.opening import ensure_same
+from rmqindex.store.dledger import committed_index, entry_place
+from rmqindex.store.store import root_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from rmqindex.logfile.files import LogFile, OpenFiles
-    from rmqindex.logfile.framing import Frames
-    from rmqindex.logfile.leads import Lead
+    from rmqindex.commitlog.files import LogFile, OpenFiles
+    from rmqindex.commitlog.framing import Frames
+    from rmqindex.commitlog.leads import Lead
     from rmqindex.record.records import Records
     from rmqindex.storage.source import ByteSource
 
 __all__ = [
     "DEFAULT_MAX_RECORDS",
     "Reading",
+    "UnagreedTail",
+    "boundaries_of",
+    "committed_offset",
     "end_error",
     "find_end",
+    "first_store_timestamp",
     "written_records",
 ]
+
 
 # Records whose properties stay in a core's cache while they are split.
 DEFAULT_MAX_RECORDS = 8 * 1024
@@ -65,20 +88,10 @@ class Reading:
         is_settled: bool = False,
         waits: bool = False,
     ) -> None:
-        """Plan a pass; the arguments are those of :meth:`rmqindex.CommitLog.scan`.
+        """Plan a pass; most arguments are those of :meth:`rmqindex.CommitLog.records`.
 
-        Args:
-            files: The files of the log.
-            start: The first offset, bytes.
-            stop: The offset before which it ends.
-            check_crc: Whether to check CRCs.
-            drop: Whether to skip damage.
-            at_boundaries: Whether records start at ``start`` and at ``stop``.
-            on_malformed: Called with each skipped error.
-            max_records: The most records in a block.
-            is_proved: Whether what lies beside the log must not lead behind its end.
-            is_settled: Whether all records of the range are known to be written.
-            waits: Whether a broker may be writing where no lock tells.
+        ``is_proved`` is ``proves_end``; with ``is_settled`` all records of the range are known to
+        be written; with ``waits`` a broker may be writing where no lock tells.
         """
         self._files = files
         self._start = start
@@ -169,7 +182,7 @@ class Reading:
             source,
             file,
             frames,
-            lambda start, stop: written_records(self._files, start, stop),
+            partial(written_records, self._files),
             is_possible=is_last and not is_written,
             waits=self._waits,
         )
@@ -279,10 +292,8 @@ def find_end(
 ) -> int:
     """Return the offset behind a log's last sound record: where the next message would start.
 
-    Args:
-        files: The files of the log.
-        on_malformed: Called with damage at the end itself, behind which is no sound record.
-        waits: Whether a broker may be writing where no lock tells.
+    ``on_malformed`` is called with damage at the end itself, behind which is no sound record;
+    ``waits`` says that a broker may be writing where no lock tells.
     """
     last = last_with_data(files)
     if last < 0:
@@ -316,11 +327,6 @@ def _missing_tail(files: OpenFiles, end: int, *, queues: bool = True) -> Lead | 
 
     The log is looked at again before: a broker may have written the message, and indexed it, since
     its files were listed and read.
-
-    Args:
-        files: The files of the log.
-        end: Where it ends, bytes.
-        queues: Whether ConsumeQueues are looked at, of which there may be thousands.
     """
     if not files.folders:
         return None
@@ -330,23 +336,13 @@ def _missing_tail(files: OpenFiles, end: int, *, queues: bool = True) -> Lead | 
         return None
     now = files.found_again()
     try:
-        return proved_lead(
-            leads,
-            find_end(now),
-            lambda start, stop: written_records(now, start, stop),
-        )
+        return proved_lead(leads, find_end(now), partial(written_records, now))
     finally:
         now.close()
 
 
 def _tail_error(files: OpenFiles, end: int, lead: Lead) -> CorruptCommitLogError:
-    """Return the error of a log that ends before a message to which something leads.
-
-    Args:
-        files: The files of the log.
-        end: Where it ends, bytes.
-        lead: What leads behind that.
-    """
+    """Return the error of a log that ends before a message to which something leads."""
     file = next((file for file in reversed(files.files) if file.start <= end), None)
     return CorruptCommitLogError(
         files.folders[0] if file is None else file.path,
@@ -357,3 +353,147 @@ def _tail_error(files: OpenFiles, end: int, lead: Lead) -> CorruptCommitLogError
         "unless that file is another store's, messages are lost; restore the newest files of the "
         "CommitLog from a replica or a backup, or read what is left with the mode DROPMALFORMED",
     )
+
+
+# A record start is searched for within the length of two of the largest messages.
+_SEARCH = 8 * 1024 * 1024
+
+
+def boundaries_of(files: OpenFiles, file: LogFile, chunk_size: int) -> list[int]:
+    """Return what :meth:`rmqindex.CommitLog.record_boundaries` does, of checked arguments."""
+    number = files.files.index(file)
+    last = last_with_data(files)
+    if number > last:
+        return [file.start]
+    if number == last:
+        return _walked(files, file, chunk_size)
+    source = files.source(file)
+    boundaries = [file.start]
+    for target in range(chunk_size, file.size, chunk_size):
+        found = find_record(source, file, target, target + min(chunk_size, _SEARCH))
+        if found is not None:
+            boundaries.append(file.start + found)
+    return boundaries
+
+
+def _walked(files: OpenFiles, file: LogFile, chunk_size: int) -> list[int]:
+    boundaries = [file.start]
+    for records in Reading(files, file.start, file.stop, drop=True).records():
+        frames = records.phy_offset - file.entry_head
+        while (target := boundaries[-1] + chunk_size) <= frames[-1]:
+            boundaries.append(int(frames[np.searchsorted(frames, target)]))
+    return boundaries
+
+
+def first_store_timestamp(files: OpenFiles, file: LogFile) -> int | None:
+    """Return what :meth:`rmqindex.CommitLog.first_store_timestamp` does."""
+    try:
+        source = files.source(file)
+        if is_record(source, file, file.entry_head, crc=False) is None:
+            return None
+        return store_timestamp_of(source.read, file.entry_head)
+    except ExpiredFileError:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class UnagreedTail:
+    """The end of a log on which DLedger's group is not known to have agreed.
+
+    Attributes:
+        offset: Where it begins, bytes.
+        byte_count: How long it is.
+    """
+
+    offset: int
+    byte_count: int
+
+    def __str__(self) -> str:
+        """Return what it is, and why it may not last."""
+        return (
+            f"the last {self.byte_count} bytes of the CommitLog, from offset {self.offset} on, on "
+            "which the DLedger group is not known to have agreed, so that another leader may "
+            "replace them"
+        )
+
+
+def committed_offset(files: OpenFiles, *, queues: bool = True) -> int | None:
+    """Return the offset behind the last entry that the group is known to have agreed on.
+
+    It is behind the log's end where a message is lost that index or queues lead to, and None for a
+    plain log, and where no broker noted an entry.
+    """
+    noted = _noted_offset(files)
+    return None if noted is None else max(noted, _dispatched_offset(files, noted, queues=queues))
+
+
+def _dispatched_offset(files: OpenFiles, noted: int, *, queues: bool) -> int:
+    """Return the offset behind the last message to which index or queues lead; 0 before a note.
+
+    What leads to another message than the log has there is of another history of the log.
+    """
+    roots = list(dict.fromkeys(root_of(file.path.parent) for file in files.files))
+    for lead in find_leads(roots, files.files[-1].stop, queues=queues).newest:
+        if lead.phy_offset < noted:
+            break
+        if lead.kind is LeadKind.NOTE:
+            continue  # it proves a record, not that others have it
+        stop = named_stop(lead, noted, partial(record_at, files))
+        if stop is not None:
+            return stop
+        if record_at(files, lead.phy_offset) is None:
+            lost = proved_lead((lead,), find_end(files), partial(written_records, files))
+            if lost is not None:
+                return lost.phy_offset + 1
+    return 0
+
+
+def _noted_offset(files: OpenFiles) -> int | None:
+    """Return the offset behind the last entry that a broker noted; None without a note."""
+    last = last_with_data(files)
+    if last < 0 or not files.files[last].entry_head:
+        return None
+    data = files.files[last].path.parent
+    agreed = committed_index(data)
+    if agreed is None:
+        return None
+    framed = [file for file in files.files[: last + 1] if file.entry_head]
+    place = entry_place(data, agreed) if agreed >= 0 else None
+    if place is not None and _is_at(files, framed, place, agreed):
+        return place[0] + place[1]
+    end, reached = _by_walk(files, framed, agreed)
+    if place is None or reached >= agreed:
+        return end
+    # The group agreed on an entry that the log no longer shows: that is damage, and no tail that
+    # another leader may replace.
+    return max(end, place[0] + place[1])
+
+
+def _is_at(
+    files: OpenFiles, framed: list[LogFile], place: tuple[int, int, int], agreed: int
+) -> bool:
+    """Tell whether an entry is where DLedger's own index has it."""
+    pos, size, term = place
+    for file in framed:
+        if file.start <= pos <= file.stop - ENTRY_HEAD.size:
+            head = ENTRY_HEAD.unpack(files.source(file).read(pos - file.start, ENTRY_HEAD.size))
+            return bool(head[1:5] == (size, agreed, term, pos))
+    return False
+
+
+def _by_walk(files: OpenFiles, framed: list[LogFile], agreed: int) -> tuple[int, int]:
+    """Return the end of an entry, or of the last one before it that has a record, and its index."""
+    for file in reversed(framed):
+        end, reached = None, -1
+        for records in Reading(files, file.start, file.stop, drop=True).records():
+            heads = records.starts - ENTRY_HEAD.size
+            indexes = gather(records.data, heads + INDEX_OFFSET, "i8")
+            count = int(np.searchsorted(indexes, agreed, side="right"))
+            if count:
+                end = int(records.phy_offset[count - 1] + records.size[count - 1])
+                reached = int(indexes[count - 1])
+            if count < len(records):
+                break
+        if end is not None:
+            return end, reached
+    return framed[0].start, -1

@@ -1,7 +1,7 @@
-"""The plan of reading a CommitLog: the files it had, for other processes to read.
+"""The files of a CommitLog as of one moment; the log of an index is opened, and its end proved.
 
-Until then, a broker may append to it, begin new files, and delete the oldest, expired ones.
-Any other change of the files is refused, since their messages may differ.
+After that moment, a broker may append to the log, begin new files, and delete the oldest, expired
+ones. Any other change of the files is refused, since their messages may differ.
 """
 
 from __future__ import annotations
@@ -9,21 +9,37 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
+from rmqindex.commitlog.files import LogFile, find_files
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.errors import RmqIndexError
-from rmqindex.logfile.files import LogFile, find_files
 from rmqindex.ownfiles.dataclass_json import from_json
 from rmqindex.storage.identity import FileChangedError
 from rmqindex.storage.location import Location
 from rmqindex.storage.opening import FileMark, map_files
+from rmqindex.store.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
-    from rmqindex.storage.location import Storage
+    from rmqindex.storage.location import PathLike, Storage
     from rmqindex.storage.source import ByteSource
 
-__all__ = ["PlannedLog", "PlannedLogs", "marked_file", "marked_files"]
+    LogArgument = CommitLog | PathLike | Sequence[PathLike | LogFile] | None
+    from collections.abc import Callable
+
+    from rmqindex.commitlog.log import Mode
+    from rmqindex.errors import CorruptCommitLogError
+
+__all__ = [
+    "LogArgument",
+    "PlannedLog",
+    "PlannedLogs",
+    "commit_log_of",
+    "ensure_end",
+    "marked_file",
+    "marked_files",
+]
+
 
 # A file begins with a message, whose fixed fields are unique.
 _HEAD_BYTES = 64
@@ -165,3 +181,46 @@ def marked_file(
     stretches = [(0, min(file.size, _HEAD_BYTES))]
     stretches += [(start - file.start, stop - file.start) for start, stop in ranges]
     return replace(file, mark=FileMark.of(source, stretches))
+
+
+def commit_log_of(path: PathLike | Store, commit_log: LogArgument) -> CommitLog | None:
+    """Return the CommitLog that an argument means.
+
+    Args:
+        path: The path of the index, or its store.
+        commit_log: As :func:`verify` takes it.
+    """
+    if commit_log is None or isinstance(commit_log, CommitLog):
+        return commit_log
+    if isinstance(commit_log, str) and commit_log == "auto":
+        log = Store.open(path, needs_index=False).log()
+        return None if log is None else CommitLog(log)
+    return CommitLog(commit_log)
+
+
+def ensure_end(
+    log: CommitLog,
+    stop: int | None = None,
+    *,
+    mode: Mode = "FAILFAST",
+    on_malformed: Callable[[CorruptCommitLogError], None] | None = None,
+) -> None:
+    """Raise if something proves that a log went on behind its last sound record.
+
+    Args:
+        log: The log.
+        stop: The offset from which on nothing is asked for, bytes; None for the log's end.
+        mode: As :meth:`rmqindex.CommitLog.scan` takes it.
+        on_malformed: As :meth:`rmqindex.CommitLog.scan` takes it.
+
+    Raises:
+        CorruptCommitLogError: The log is damaged at its end; only ``FAILFAST``.
+        RmqIndexError: The storage failed.
+    """
+    error = log.end_error() if stop is None or stop > log.max_offset else None
+    if error is None:
+        return
+    if mode == "FAILFAST":
+        raise error
+    if on_malformed is not None:
+        on_malformed(error)
