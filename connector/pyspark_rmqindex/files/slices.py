@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from rmqindex import RmqIndexError
-from rmqindex.commitlog import PlannedLog  # noqa: TC001  (read by from_json)
+from rmqindex.commitlog import LogSnapshot  # noqa: TC001  (read by from_json)
 from rmqindex.indexfile import Fingerprint  # noqa: TC001  (likewise)
 from rmqindex.layout import FIRST_POSITION
 from rmqindex.storage import FileChangedError, Location
@@ -47,7 +47,7 @@ class FileSlice:
     limit: int
     start: int
     stop: int
-    commit_log: PlannedLog | None = None
+    commit_log: LogSnapshot | None = None
 
     @classmethod
     def of(cls, file: SnapshotFile) -> FileSlice | None:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from pyspark_rmqindex.options import AUTO
 from rmqindex import RmqIndexError
-from rmqindex.commitlog import PlannedLog, several_logs
+from rmqindex.commitlog import LogSnapshot, several_logs
 from rmqindex.folders import (
     DLEDGER_PREFIX,
     INDEX_FOLDER,
@@ -189,8 +189,8 @@ def with_logs(files: Sequence[FileSlice], commit_log: str) -> list[FileSlice]:
     for file_slice, folder in zip(files, folders, strict=True):
         if folder not in logs:
             logs[folder] = find_log(file_slice.name_path, commit_log)
-    planned: dict[Location | None, PlannedLog | None] = {
-        log: None if log is None else PlannedLog.of(log) for log in dict.fromkeys(logs.values())
+    planned: dict[Location | None, LogSnapshot | None] = {
+        log: None if log is None else LogSnapshot.of(log) for log in dict.fromkeys(logs.values())
     }
     return [
         replace(file_slice, commit_log=planned[logs[folder]])

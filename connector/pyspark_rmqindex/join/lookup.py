@@ -27,7 +27,7 @@ from pyspark_rmqindex.read.plan_log import log_plan
 from pyspark_rmqindex.read.planning import prune
 from pyspark_rmqindex.schema import KEY_COLUMNS, entry_schema
 from pyspark_rmqindex.worker_python import check_worker_python
-from rmqindex.commitlog import PlannedLog  # noqa: TC001  (likewise)
+from rmqindex.commitlog import LogSnapshot  # noqa: TC001  (likewise)
 from rmqindex.ownfiles import RecordKind, from_json, to_json
 from rmqindex.storage import Location
 
@@ -275,7 +275,7 @@ class _ListingAnswer:
     """A listing, for JSON: each log once, and its number in place of it in the slices."""
 
     slices: tuple[FileSlice, ...]
-    logs: tuple[PlannedLog, ...]
+    logs: tuple[LogSnapshot, ...]
     log_numbers: tuple[int | None, ...]
     total: int
     is_remote: bool

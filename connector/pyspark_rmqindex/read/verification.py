@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
@@ -14,12 +15,13 @@ from pyspark_rmqindex.messages.columns import BODY_ADVICE, Messages, ensure_fits
 from pyspark_rmqindex.read.batches import keep
 from pyspark_rmqindex.schema import EXTRA_MESSAGE_COLUMNS, KEY_COLUMNS, MATCH_COLUMN
 from rmqindex import RmqIndexError
-from rmqindex.commitlog import BODY_TEXT, PlannedLogs, bad_body, in_halves
+from rmqindex.commitlog import BODY_TEXT, bad_body, in_halves
 from rmqindex.query import MATCH_CODES, NO_LOG, VERIFIED, SearchedFile, Verifier, pairs_kept
 from rmqindex.record import BadInnerBatchError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import TracebackType
 
     from pyspark_rmqindex.files.slices import FileSlice
     from pyspark_rmqindex.options import Range, ReadOptions
@@ -46,7 +48,8 @@ class MessageCheck:
         self._fields = [field for field in schema if field.name in EXTRA_MESSAGE_COLUMNS]
         names = [field.name for field in self._fields]
         self._is_heavy = not _HEAVY.isdisjoint(names)
-        self._logs = PlannedLogs()
+        self._opened = ExitStack()
+        self._logs: dict[str, CommitLog] = {}
         self._warn = Warnings()
         self._verifier = Verifier(
             "members",
@@ -77,19 +80,27 @@ class MessageCheck:
         if file_slice.commit_log is None:
             yield self._without_check(entries)
             return
-        log = self._logs.open(file_slice.commit_log)
+        snapshot = file_slice.commit_log
+        log = self._logs.get(snapshot.path)
+        if log is None:
+            log = self._logs[snapshot.path] = self._opened.enter_context(snapshot.open())
         searched = SearchedFile.of(file, file_slice.name_path)
         for part in self._portions(log, entries):
             yield from in_halves(part, partial(self._check, log, searched))
 
     def __enter__(self) -> Self:
         """Return the check itself."""
-        self._logs.__enter__()
         return self
 
-    def __exit__(self, exc_type: type[BaseException] | None, *error: object) -> None:
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         """Close the logs, after checking them again if nothing failed."""
-        self._logs.__exit__(exc_type, *error)
+        self._logs.clear()
+        self._opened.__exit__(exc_type, exc, traceback)
 
     def _portions(self, log: CommitLog, entries: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Split a batch so that the messages of each piece fit into memory."""

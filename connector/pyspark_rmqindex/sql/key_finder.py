@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from pyspark_rmqindex.files.slices import FileSlice
     from pyspark_rmqindex.options import Range, ReadOptions
-    from rmqindex.commitlog import PlannedLog
+    from rmqindex.commitlog import LogSnapshot
     from rmqindex.query import PointEntry
 
 __all__ = ["KeyFinder"]
@@ -149,7 +149,7 @@ class KeyFinder:
             return None
 
     def _verify(
-        self, planned: PlannedLog | None, topic: str, key: str, entries: list[PointEntry]
+        self, planned: LogSnapshot | None, topic: str, key: str, entries: list[PointEntry]
     ) -> list[tuple[PointEntry, str]] | None:
         """Return the entries of the key, with ``match_state``.
 

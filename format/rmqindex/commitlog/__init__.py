@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from rmqindex.commitlog.selection import Selection as Selection
     from rmqindex.commitlog.selection import newest_messages as newest_messages
     from rmqindex.commitlog.selection import select_messages as select_messages
-    from rmqindex.commitlog.snapshot import PlannedLog as PlannedLog
-    from rmqindex.commitlog.snapshot import PlannedLogs as PlannedLogs
+    from rmqindex.commitlog.snapshot import LogSnapshot as LogSnapshot
     from rmqindex.commitlog.snapshot import ensure_end as ensure_end
     from rmqindex.commitlog.snapshot import marked_file as marked_file
     from rmqindex.commitlog.tailing import LogMark as LogMark

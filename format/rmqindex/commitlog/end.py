@@ -29,6 +29,7 @@ from rmqindex.commitlog.walk import (
     is_record,
     record_crc_fault,
 )
+from rmqindex.errors import CorruptCommitLogError
 from rmqindex.record.records import Fault, parse_records, store_timestamp_of
 from rmqindex.store.store import root_of
 
@@ -41,14 +42,16 @@ if TYPE_CHECKING:
     from rmqindex.record.records import Records
     from rmqindex.storage.source import ByteSource
 
-__all__ = ["DAMAGE_HINT", "UnwrittenTail", "Verdict", "judge_end", "judge_middle", "last_with_data"]
+__all__ = ["LogTail", "damage_error", "last_with_data"]
 
-
-#: What to do about records that damage has swallowed.
-DAMAGE_HINT = (
+_DAMAGE_HINT = (
     "restore the file from a replica or a backup, or read what is left of it with the mode "
     "DROPMALFORMED"
 )
+# A broker copies no more at once than one largest message (maxMessageSize), and a batch with more
+# messages than this would consist of tiny ones.
+_COPY_BYTES = 4 * 1024 * 1024
+_COPY_RECORDS = 1024
 
 
 class Verdict(NamedTuple):
@@ -61,6 +64,13 @@ class Verdict(NamedTuple):
 
     resume: int | None = None
     fault: Fault | None = None
+
+
+def damage_error(file: LogFile, at: int, fault: Fault) -> CorruptCommitLogError:
+    """Return the error of a fault in the record at a place, bytes from the start of the file."""
+    return CorruptCommitLogError(
+        file.path, fault.field, at + fault.byte, fault.expected, fault.got, _DAMAGE_HINT
+    )
 
 
 def last_with_data(files: OpenFiles) -> int:
@@ -91,101 +101,12 @@ def _is_reached(files: OpenFiles, number: int) -> bool:
     return is_full(files.source(before), before)
 
 
-def judge_end(
-    source: ByteSource,
-    file: LogFile,
-    frames: Frames,
-    end: End,
-    tail: UnwrittenTail,
-    reach: int | None = None,
-) -> Verdict:
-    """Judge the end of the records in the newest file that has data.
+class LogTail:
+    """The end of a pass over a file of a log, and what a broker may be writing there.
 
-    What an earlier life of the log left is neither damage nor records, nor is what a broker is
-    writing.
-    A broker may be writing: a place is read again once what is behind it has been found.
-
-    Args:
-        source: The open file.
-        file: What file it is.
-        frames: Its frames as the pass has read them up to there.
-        end: What :func:`rmqindex.commitlog.walk.end_at` found there.
-        tail: What a broker may be writing there.
-        reach: How far behind a torn record others are searched for, bytes; None for all of the
-            file.
-    """
-    verdict = _judge(source, file, frames, end, reach)
-    if verdict.fault is None:
-        return verdict
-    if tail.begins_at(end.position):
-        return Verdict()
-    return _judge(source, file, frames, end, reach)
-
-
-def judge_middle(source: ByteSource, file: LogFile, end: End, fault: Fault) -> Verdict:
-    """Return where the records go on behind damage in a file before the last."""
-    return Verdict(find_record(source, file, _behind(file, end), file.size), fault)
-
-
-def _behind(file: LogFile, end: End) -> int:
-    """Return the first byte at which another record may start; that of a broken frame is none."""
-    return end.position + file.entry_head + 1
-
-
-def _judge(
-    source: ByteSource, file: LogFile, frames: Frames, end: End, reach: int | None
-) -> Verdict:
-    if end.kind is EndKind.FAULT:
-        return _judge_fault(source, file, frames, end, reach)
-    if end.kind is EndKind.ZERO:
-        return _judge_zeros(source, file, frames, end.position)
-    return Verdict()
-
-
-def _judge_fault(
-    source: ByteSource, file: LogFile, frames: Frames, end: End, reach: int | None
-) -> Verdict:
-    size = min(source.size, file.size)
-    stop = size if reach is None else end.position + reach
-    resume = find_record(source, file, _behind(file, end), stop, frames=frames)
-    if resume is None:
-        return Verdict()  # a torn record, or remains of an earlier life
-    if not isinstance(frames.check(source.read, end.position, size), Fault):
-        return Verdict(end.position)
-    return Verdict(resume, end.fault)
-
-
-def _judge_zeros(source: ByteSource, file: LogFile, frames: Frames, at: int) -> Verdict:
-    size = min(source.size, file.size)
-    other = source.first_nonzero(at, size)
-    if other is None:
-        return Verdict()
-    # The first bytes of a record may be zero, too.
-    behind = max(at + 1, other - MARK_SIZE) + file.entry_head
-    resume = find_record(source, file, behind, size, frames=frames)
-    if any(bytes(source.read(at, min(size - at, MARK_SIZE)))):
-        return Verdict(at)
-    if resume is not None:
-        expected = f"a record, since one follows at byte {resume}"
-        return Verdict(resume, Fault("total_size", 0, expected, 0))
-    if find_record(source, file, behind, size) is not None:
-        return Verdict()  # remains of an earlier life
-    expected = "a record, or zeros to the end of the file"
-    return Verdict(None, Fault("total_size", 0, expected, f"zeros and other bytes at {other}"))
-
-
-# A broker copies no more at once than one largest message (maxMessageSize), and a batch with more
-# messages than this would consist of tiny ones.
-_COPY_BYTES = 4 * 1024 * 1024
-_COPY_RECORDS = 1024
-
-
-class UnwrittenTail:
-    """What a broker is writing at the end of one file of a log.
-
-    It begins at a place without a sound record, or at a record of which bytes seem to lack, if a
-    broker runs, what lies behind is no more than one copy holds and has one store time, as the
-    records of one copy have, and nothing beside the log leads there or further.
+    An unwritten part begins at a place without a sound record, or at a record of which bytes seem
+    to lack, if a broker runs, what lies behind is no more than one copy holds and has one store
+    time, as the records of one copy have, and nothing beside the log leads there or further.
     """
 
     def __init__(
@@ -199,11 +120,11 @@ class UnwrittenTail:
         is_possible: bool = True,
         waits: bool = False,
     ) -> None:
-        """Begin.
+        """Begin a pass over a file of a log.
 
         Args:
             files: The files of the log.
-            source: One of them.
+            source: The open file.
             file: What file it is.
             frames: The frames of the pass over it.
             read: Reads the log's records from an offset up to another one, over damage.
@@ -218,7 +139,8 @@ class UnwrittenTail:
         self._is_possible = is_possible
         self._waits = waits
         self._pending: deque[Records] = deque()
-        #: Where it begins, bytes from the start of the file, of the frame; None if it was not met.
+        #: Where the unwritten part begins, bytes from the start of the file, of the frame; None if
+        #: none was met.
         self.start: int | None = None
 
     def written(self, blocks: Iterable[Records]) -> Iterator[Records]:
@@ -231,17 +153,71 @@ class UnwrittenTail:
         self._pending.clear()
         yield from self._rest(rest)
 
-    def begins_at(self, position: int) -> bool:
-        """Return whether it begins at a place without a sound record; remember it.
+    def judge(self, end: End, reach: int | None = None) -> Verdict:
+        """Judge the end of the records in the newest file that has data.
 
-        If not, the place has to be looked at again: the broker may have been ready since.
-
-        Args:
-            position: Where a frame should begin, bytes from the start of the file.
+        What an earlier life of the log left is neither damage nor records, nor is what a broker is
+        writing.
+        A broker may be writing: a place is read again once what is behind it has been found.
+        Behind a torn record others are searched for within ``reach`` bytes, None for all of the
+        file.
         """
-        if self._is_unwritten(position):
-            self.start = position
-        return self.start is not None
+        verdict = self._judge(end, reach)
+        if verdict.fault is None:
+            return verdict
+        if self._is_unwritten(end.position):
+            self.start = end.position
+        if self.start is not None:
+            return Verdict()
+        return self._judge(end, reach)
+
+    def judge_middle(self, end: End, fault: Fault | None) -> Verdict:
+        """Return where the records go on behind damage, if any, in a file before the last."""
+        if fault is None:
+            return Verdict()
+        file = self._file
+        return Verdict(find_record(self._source, file, self._behind(end), file.size), fault)
+
+    def _behind(self, end: End) -> int:
+        """Return the first byte at which another record may start; a broken frame's own is none."""
+        return end.position + self._file.entry_head + 1
+
+    def _judge(self, end: End, reach: int | None) -> Verdict:
+        if end.kind is EndKind.FAULT:
+            return self._judge_fault(end, reach)
+        if end.kind is EndKind.ZERO:
+            return self._judge_zeros(end.position)
+        return Verdict()
+
+    def _judge_fault(self, end: End, reach: int | None) -> Verdict:
+        source, file, frames = self._source, self._file, self._frames
+        size = min(source.size, file.size)
+        stop = size if reach is None else end.position + reach
+        resume = find_record(source, file, self._behind(end), stop, frames=frames)
+        if resume is None:
+            return Verdict()  # a torn record, or remains of an earlier life
+        if not isinstance(frames.check(source.read, end.position, size), Fault):
+            return Verdict(end.position)
+        return Verdict(resume, end.fault)
+
+    def _judge_zeros(self, at: int) -> Verdict:
+        source, file, frames = self._source, self._file, self._frames
+        size = min(source.size, file.size)
+        other = source.first_nonzero(at, size)
+        if other is None:
+            return Verdict()
+        # The first bytes of a record may be zero, too.
+        behind = max(at + 1, other - MARK_SIZE) + file.entry_head
+        resume = find_record(source, file, behind, size, frames=frames)
+        if any(bytes(source.read(at, min(size - at, MARK_SIZE)))):
+            return Verdict(at)
+        if resume is not None:
+            expected = f"a record, since one follows at byte {resume}"
+            return Verdict(resume, Fault("total_size", 0, expected, 0))
+        if find_record(source, file, behind, size) is not None:
+            return Verdict()  # remains of an earlier life
+        expected = "a record, or zeros to the end of the file"
+        return Verdict(None, Fault("total_size", 0, expected, f"zeros and other bytes at {other}"))
 
     def _rest(self, blocks: list[Records]) -> list[Records]:
         """Return the last blocks of a walk up to a record that is unwritten; remember it."""

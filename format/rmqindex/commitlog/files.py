@@ -49,6 +49,7 @@ __all__ = [
     "ExpiredFileError",
     "LogFile",
     "OpenFiles",
+    "file_at",
     "find_files",
     "folders_of",
     "gaps_of",
@@ -158,6 +159,11 @@ def mapped_file_size_of(files: Sequence[LogFile]) -> int | None:
 def gaps_of(files: Sequence[LogFile]) -> tuple[tuple[int, int], ...]:
     """Return the ranges of offsets between files, as start and stop in bytes."""
     return tuple((a.stop, b.start) for a, b in pairwise(files) if a.stop < b.start)
+
+
+def file_at(files: Sequence[LogFile], offset: int) -> LogFile | None:
+    """Return the file that holds an offset, bytes; None where none does."""
+    return next((file for file in files if file.start <= offset < file.stop), None)
 
 
 def _found(one: PathLike | LogFile, filesystem: pafs.FileSystem | None) -> list[LogFile]:

@@ -8,21 +8,15 @@ RocketMQ: ``DLedgerCommitLog.getMaxOffset``, ``ReputMessageService``.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rmqindex.commitlog.end import (
-    DAMAGE_HINT,
-    UnwrittenTail,
-    Verdict,
-    judge_end,
-    judge_middle,
-    last_with_data,
-)
-from rmqindex.commitlog.files import ExpiredFileError
+from rmqindex.commitlog.end import LogTail, damage_error, last_with_data
+from rmqindex.commitlog.files import ExpiredFileError, file_at
 from rmqindex.commitlog.framing import frames_of
 from rmqindex.commitlog.leads import LeadKind, find_leads, named_stop, proved_lead
 from rmqindex.commitlog.walk import (
@@ -146,7 +140,8 @@ class Reading:
             if tail.start is not None or (at + file.entry_head >= stop and stop < file.size):
                 break
             self.end = end = end_at(source, file, frames, at)
-            resume, fault = self._judge(source, file, frames, end, tail, is_last=is_last)
+            fault = None if is_last else self._fault_of(file, end)
+            resume, fault = tail.judge(end) if is_last else tail.judge_middle(end, fault)
             if fault is None:
                 if resume is None or resume == tried:
                     break
@@ -164,20 +159,17 @@ class Reading:
             expected = f"that the records before end at the boundary {stop}"
             self._report_malformed(file, stop, Fault("phy_offset", 0, expected, at))
 
-    def _note_end(self, file: LogFile, frames: Frames, tail: UnwrittenTail) -> None:
+    def _note_end(self, file: LogFile, frames: Frames, tail: LogTail) -> None:
         if tail.start is not None:
             self.end = End(EndKind.ZERO, tail.start)
             self._log_end = file.start + tail.start
         elif self._stop > file.start + frames.at + file.entry_head:
             self._log_end = file.start + frames.at
 
-    def _tail(
-        self, source: ByteSource, file: LogFile, frames: Frames, *, is_last: bool
-    ) -> UnwrittenTail:
-        """Return what a broker may be writing in a file."""
+    def _tail(self, source: ByteSource, file: LogFile, frames: Frames, *, is_last: bool) -> LogTail:
         # Records that end at a boundary were written when that was found.
         is_written = self._is_settled or (self._at_boundaries and self._stop < file.stop)
-        return UnwrittenTail(
+        return LogTail(
             self._files,
             source,
             file,
@@ -186,22 +178,6 @@ class Reading:
             is_possible=is_last and not is_written,
             waits=self._waits,
         )
-
-    def _judge(
-        self,
-        source: ByteSource,
-        file: LogFile,
-        frames: Frames,
-        end: End,
-        tail: UnwrittenTail,
-        *,
-        is_last: bool,
-    ) -> Verdict:
-        """Return what the place is where a file's records end, and where they go on."""
-        if is_last:
-            return judge_end(source, file, frames, end, tail)
-        fault = self._fault_of(file, end)
-        return Verdict() if fault is None else judge_middle(source, file, end, fault)
 
     def _prove_end(self) -> None:
         """Report that something beside the log leads to a message of the range behind its end."""
@@ -247,11 +223,7 @@ class Reading:
         return None
 
     def _report_malformed(self, file: LogFile, at: int, fault: Fault) -> None:
-        self._raise_or_tell(
-            CorruptCommitLogError(
-                file.path, fault.field, at + fault.byte, fault.expected, fault.got, DAMAGE_HINT
-            )
-        )
+        self._raise_or_tell(damage_error(file, at, fault))
 
     def _raise_or_tell(self, error: CorruptCommitLogError) -> None:
         if not self._drop:
@@ -438,14 +410,23 @@ def _dispatched_offset(files: OpenFiles, noted: int, *, queues: bool) -> int:
             break
         if lead.kind is LeadKind.NOTE:
             continue  # it proves a record, not that others have it
-        stop = named_stop(lead, noted, partial(record_at, files))
+        stop = named_stop(lead, noted, partial(_record_at, files))
         if stop is not None:
             return stop
-        if record_at(files, lead.phy_offset) is None:
+        if _record_at(files, lead.phy_offset) is None:
             lost = proved_lead((lead,), find_end(files), partial(written_records, files))
             if lost is not None:
                 return lost.phy_offset + 1
     return 0
+
+
+def _record_at(files: OpenFiles, offset: int) -> Records | None:
+    file = file_at(files.files, offset)
+    if file is None:
+        return None
+    with suppress(ExpiredFileError):
+        return record_at(files.source(file), file, offset - file.start, crc=True)
+    return None
 
 
 def _noted_offset(files: OpenFiles) -> int | None:

@@ -6,22 +6,22 @@ ones. Any other change of the files is refused, since their messages may differ.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from rmqindex.commitlog.files import LogFile, find_files
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.errors import RmqIndexError
-from rmqindex.ownfiles.dataclass_json import from_json
 from rmqindex.storage.identity import FileChangedError
-from rmqindex.storage.location import Location
+from rmqindex.storage.location import Location  # noqa: TC001  (read by from_json)
 from rmqindex.storage.opening import FileMark, map_files
 from rmqindex.store.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from rmqindex.storage.location import PathLike, Storage
+    from rmqindex.storage.location import PathLike
     from rmqindex.storage.source import ByteSource
 
     LogArgument = CommitLog | PathLike | Sequence[PathLike | LogFile] | None
@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LogArgument",
-    "PlannedLog",
-    "PlannedLogs",
+    "LogSnapshot",
     "commit_log_of",
     "ensure_end",
     "marked_file",
@@ -46,8 +45,8 @@ _HEAD_BYTES = 64
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedLog:
-    """A CommitLog as of the planning of a query; picklable.
+class LogSnapshot:
+    """The files of a CommitLog as of one moment; picklable.
 
     Attributes:
         path: What :class:`CommitLog` takes.
@@ -58,7 +57,7 @@ class PlannedLog:
     files: tuple[LogFile, ...]
 
     @classmethod
-    def of(cls, path: Location) -> PlannedLog:
+    def of(cls, path: Location) -> LogSnapshot:
         """Find the files of a log and mark them.
 
         Raises:
@@ -67,84 +66,44 @@ class PlannedLog:
         with CommitLog(path) as log:
             return cls(path, marked_files(log))
 
-    @classmethod
-    def from_json(cls, value: object, storage: Storage) -> PlannedLog:
-        """Rebuild a plan from its JSON.
+    @contextmanager
+    def open(self) -> Iterator[CommitLog]:
+        """Open the log; check before and after that it is the listed one.
 
-        Args:
-            value: What :func:`rmqindex.ownfiles.to_json` returned, which says nothing about how to
-                reach the files.
-            storage: How to reach them.
+        Yields:
+            The log, with the files that were appended since.
 
         Raises:
-            ValueError: It is something else.
+            FileChangedError: A file was truncated, replaced or rewritten, is gone, or was added.
+            RmqIndexError: The log no longer exists.
         """
-        return from_json(cls, value, {Location: storage.at})
+        with CommitLog(self.files_now()) as log:
+            yield log
+            log.ensure_same()
 
     def files_now(self) -> tuple[LogFile, ...]:
-        """List the files again; opening a planned one raises if it is another file now.
+        """List the files again; opening one of the snapshot raises if it is another file now.
 
         Raises:
-            FileChangedError: A file is gone though older ones remain, or an unplanned one appeared.
-                        RmqIndexError: The log no longer exists.
+            FileChangedError: A file is gone though older ones remain, or an older one was added.
+            RmqIndexError: The log no longer exists.
         """
-        found = find_files(self.path)
-        names = {file.start for file in found}
+        listed = find_files(self.path)
+        names = {file.start for file in listed}
         oldest = min(names, default=0)
         for file in self.files:
             # A broker deletes expired files, oldest first, and never the one it writes to.
-            if file.start not in names and (not found or file.start > oldest):
+            if file.start not in names and (not listed or file.start > oldest):
                 raise FileChangedError(file.path, "removed")
-        planned = {file.start: file for file in self.files}
+        marks = {file.start: file.mark for file in self.files}
         end = self.files[-1].stop if self.files else 0
-        for file in found:
-            if file.start < end and file.start not in planned:
+        for file in listed:
+            if file.start < end and file.start not in marks:
                 raise FileChangedError(file.path, "added to the log")
         return tuple(
-            replace(file, mark=planned[file.start].mark) if file.start in planned else file
-            for file in found
+            replace(file, mark=marks[file.start]) if file.start in marks else file
+            for file in listed
         )
-
-
-class PlannedLogs:
-    """Planned logs, each opened once; a context manager.
-
-    Its exit raises unless the logs are still the planned ones.
-    """
-
-    def __init__(self) -> None:
-        """Begin without logs."""
-        self._logs: dict[str, CommitLog] = {}
-
-    def open(self, planned: PlannedLog) -> CommitLog:
-        """Return a log, which stays open.
-
-        Raises:
-            FileChangedError: A file is gone or was added, against the plan.
-            RmqIndexError: The log no longer exists.
-        """
-        log = self._logs.get(planned.path)
-        if log is None:
-            log = self._logs[planned.path] = CommitLog(planned.files_now())
-        return log
-
-    def __enter__(self) -> Self:
-        """Return the logs."""
-        return self
-
-    def __exit__(self, exc_type: type[BaseException] | None, *_: object) -> None:
-        """Check the logs again unless an error was raised, and close them.
-
-        Raises:
-            FileChangedError: A file of a log was truncated, replaced or rewritten.
-        """
-        try:
-            if exc_type is None:
-                for log in self._logs.values():
-                    log.ensure_same()
-        finally:
-            for log in self._logs.values():
-                log.close()
 
 
 def marked_files(log: CommitLog) -> tuple[LogFile, ...]:
@@ -184,12 +143,7 @@ def marked_file(
 
 
 def commit_log_of(path: PathLike | Store, commit_log: LogArgument) -> CommitLog | None:
-    """Return the CommitLog that an argument means.
-
-    Args:
-        path: The path of the index, or its store.
-        commit_log: As :func:`verify` takes it.
-    """
+    """Return the CommitLog that an argument of :func:`rmqindex.verify` means for an index."""
     if commit_log is None or isinstance(commit_log, CommitLog):
         return commit_log
     if isinstance(commit_log, str) and commit_log == "auto":

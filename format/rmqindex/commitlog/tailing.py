@@ -21,15 +21,16 @@ from __future__ import annotations
 import zlib
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from rmqindex.commitlog.end import DAMAGE_HINT, UnwrittenTail, Verdict, judge_end, judge_middle
-from rmqindex.commitlog.files import ExpiredFileError, OpenFiles
+from rmqindex.commitlog.end import LogTail, damage_error
+from rmqindex.commitlog.files import ExpiredFileError, OpenFiles, file_at
 from rmqindex.commitlog.framing import DLedgerFrames, Frames, frames_of
 from rmqindex.commitlog.reading import find_end, written_records
-from rmqindex.commitlog.walk import EndKind, end_at, find_record, frame_of, is_record, walk
+from rmqindex.commitlog.walk import EndKind, end_at, find_record, frame_of, record_at, walk
 from rmqindex.errors import CorruptCommitLogError, RmqIndexError
 from rmqindex.indexfile.fingerprint import checksum_of
 from rmqindex.record.records import Fault, store_timestamp_of
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 
     from rmqindex.commitlog.files import LogFile
     from rmqindex.commitlog.log import CommitLog
-    from rmqindex.commitlog.walk import End
     from rmqindex.record.records import Records
     from rmqindex.storage.source import ByteSource
 
@@ -208,18 +208,11 @@ class _Following:
         stop = file.size if self._stop is None else min(file.size, self._stop - file.start)
         tried = -1
         frames = self._frames_of(source, file)
-        tail = UnwrittenTail(
-            self._files,
-            source,
-            file,
-            frames,
-            lambda start, stop: written_records(self._files, start, stop),
-            is_possible=is_last,
-            waits=True,
-        )
+        read = partial(written_records, self._files)
+        tail = LogTail(self._files, source, file, frames, read, is_possible=is_last, waits=True)
         while True:
             blocks = walk(source, file, frames, self.at - file.start, stop, _BLOCK_RECORDS)
-            if not all(self._pass(records, source, file) for records in tail.written(blocks)):
+            if not all(map(self._pass, tail.written(blocks))):
                 return False
             if tail.start is not None:
                 self._note_wait(tail)
@@ -231,14 +224,13 @@ class _Following:
             if end.kind in (EndKind.BLANK, EndKind.FULL):
                 self._is_at_end = is_last
                 return True
-            resume, fault = self._judge(source, file, frames, end, tail, is_last=is_last)
+            if is_last:
+                resume, fault = tail.judge(end, _REACH)
+            else:
+                torn = Fault("total_size", 0, "a record, since later ones follow", 0)
+                resume, fault = tail.judge_middle(end, end.fault or torn)
             if fault is not None:
-                at = end.position + fault.byte
-                self._report(
-                    CorruptCommitLogError(
-                        file.path, fault.field, at, fault.expected, fault.got, DAMAGE_HINT
-                    )
-                )
+                self._report(damage_error(file, end.position, fault))
             if resume is None or resume == tried:
                 # A file before the last is done; in the last, this is the log's end, as is a place
                 # where a record was found once but not again.
@@ -257,10 +249,10 @@ class _Following:
             return DLedgerFrames.behind(file.start, source.read, self.last.phy_offset - file.start)
         return frames_of(file)
 
-    def _note_wait(self, tail: UnwrittenTail) -> None:
+    def _note_wait(self, tail: LogTail) -> None:
         self.is_unproved = tail.start is not None and self._files.is_held() is None
 
-    def _pass(self, records: Records, source: ByteSource, file: LogFile) -> bool:
+    def _pass(self, records: Records) -> bool:
         """Accept as many whole records as the limits allow; return whether these were all."""
         count = len(records)
         if self._records_left is not None:
@@ -275,26 +267,9 @@ class _Following:
                 self._records_left -= count
             if self._bytes_left is not None:
                 self._bytes_left -= end - self.at
-            position = int(records.phy_offset[count - 1]) - file.start
-            self.last = LogMark.of(source, file, position, int(records.size[count - 1]))
+            self.last = LogMark.of(records, count - 1)
             self.at, self._has_moved = end, True
         return count == len(records)
-
-    def _judge(
-        self,
-        source: ByteSource,
-        file: LogFile,
-        frames: Frames,
-        end: End,
-        tail: UnwrittenTail,
-        *,
-        is_last: bool,
-    ) -> Verdict:
-        """Return what a place without a record is, and where the records continue behind it."""
-        if is_last:
-            return judge_end(source, file, frames, end, tail, _REACH)
-        fault = end.fault or Fault("total_size", 0, "a record, since later ones follow", 0)
-        return judge_middle(source, file, end, fault)
 
 
 def _last_mark(log: CommitLog, file: LogFile) -> LogMark | None:
@@ -334,24 +309,12 @@ class LogMark:
     checksum: int | None = None
 
     @classmethod
-    def of(cls, source: ByteSource, file: LogFile, position: int, size: int) -> LogMark:
-        """Take the mark of a sound record.
-
-        Args:
-            source: The open file.
-            file: What file it is.
-            position: Where the record starts, bytes from the start of the file.
-            size: Its size, bytes.
-
-        Raises:
-            RmqIndexError: The storage failed.
-        """
-        return cls(
-            file.start + position,
-            store_timestamp_of(source.read, position),
-            size,
-            zlib.crc32(source.read(position, size)),
-        )
+    def of(cls, records: Records, place: int) -> LogMark:
+        """Take the mark of one of some sound records."""
+        start, size = int(records.starts[place]), int(records.size[place])
+        data = records.data[start : start + size]
+        time = store_timestamp_of(lambda at, length: data[at : at + length], 0)
+        return cls(int(records.phy_offset[place]), time, size, zlib.crc32(data))
 
     @classmethod
     def at(cls, log: CommitLog, phy_offset: int) -> LogMark | None:
@@ -360,15 +323,14 @@ class LogMark:
         Raises:
             RmqIndexError: The storage failed.
         """
-        file = _file_at(log, phy_offset)
+        file = file_at(log.files, phy_offset)
         if file is None:
             return None
         try:
-            source = log.source(file)
-            size = is_record(source, file, phy_offset - file.start, crc=False)
-            return None if size is None else cls.of(source, file, phy_offset - file.start, size)
+            found = record_at(log.source(file), file, phy_offset - file.start, crc=False)
         except ExpiredFileError:
             return None
+        return None if found is None else cls.of(found, 0)
 
     def is_gone(self, log: CommitLog) -> bool:
         """Return whether the record's file was deleted from the head of a log.
@@ -421,7 +383,7 @@ class LogMark:
 
     def _difference(self, log: CommitLog, end: int | None) -> str:
         """Return what a log has instead of the record; empty if it has the record."""
-        file = _file_at(log, self.phy_offset)
+        file = file_at(log.files, self.phy_offset)
         try:
             source = None if file is None else log.open_file(file)
         except ExpiredFileError:
@@ -431,19 +393,20 @@ class LogMark:
             return f"files {has} without it"
         position = self.phy_offset - file.start
         with source:
-            size = is_record(source, file, position, crc=False)
-            if size is None:
+            record = record_at(source, file, position, crc=False)
+            if record is None:
                 return "no message"
-            found = LogMark.of(source, file, position, size)
-            ends = checksum_of(source.read, position, position + size)
+            found = LogMark.of(record, 0)
+            stop = position + int(record.size[0])
+            ends = checksum_of(source.read, position, stop)
         if (
             found.store_timestamp != self.store_timestamp
-            or self.size not in {None, size}
+            or self.size not in {None, found.size}
             or self.crc not in {None, found.crc}
             or self.checksum not in {None, ends}
         ):
             return f"another one ({found})"
-        return _difference_behind(log, found.phy_offset + size, end)
+        return _difference_behind(log, file.start + stop, end)
 
 
 def _difference_behind(log: CommitLog, behind: int, end: int | None) -> str:
@@ -456,7 +419,3 @@ def _difference_behind(log: CommitLog, behind: int, end: int | None) -> str:
     if end < behind or any(log.records(behind, end, mode="DROPMALFORMED", at_boundaries=True)):
         return f"one that ends at {behind}"
     return ""
-
-
-def _file_at(log: CommitLog, offset: int) -> LogFile | None:
-    return next((file for file in log.files if file.start <= offset < file.stop), None)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from rmqindex.commitlog.files import ExpiredFileError
 from rmqindex.commitlog.framing import candidates, frames_of, hop
 from rmqindex.record.records import Fault, check_record, crc_fault, parse_records
 from rmqindex.record_layout import MIN_RECORD_SIZE
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rmqindex.commitlog.files import LogFile, OpenFiles
+    from rmqindex.commitlog.files import LogFile
     from rmqindex.commitlog.framing import Frames
     from rmqindex.record.records import Records
     from rmqindex.storage.source import ByteSource
@@ -237,21 +236,14 @@ def is_record(source: ByteSource, file: LogFile, position: int, *, crc: bool) ->
     return checked
 
 
-def record_at(files: OpenFiles, offset: int) -> Records | None:
-    """Return the record that starts at an offset, alone; None where none does."""
-    file = next((file for file in files.files if file.start <= offset < file.stop), None)
-    if file is None:
-        return None
-    try:
-        source = files.source(file)
-        size = is_record(source, file, offset - file.start, crc=True)
-        if size is None:
-            return None
-        data = memoryview(source.read(offset - file.start, size))
-    except ExpiredFileError:
+def record_at(source: ByteSource, file: LogFile, position: int, *, crc: bool) -> Records | None:
+    """Return the sound record at a place, alone; as :func:`is_record` takes the arguments."""
+    size = is_record(source, file, position, crc=crc)
+    if size is None:
         return None
     start = np.zeros(1, np.int64)
-    return parse_records(data, start, start + offset)[0]
+    data = memoryview(source.read(position, size))
+    return parse_records(data, start, start + file.start + position)[0]
 
 
 def frame_of(source: ByteSource, file: LogFile, position: int) -> int:

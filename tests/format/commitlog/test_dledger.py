@@ -20,7 +20,7 @@ from commitlog_encoder import Message
 from dledger_encoder import DLedgerLog
 from rmqindex import CommitLog, CorruptCommitLogError, RmqIndexError
 from rmqindex.answers.writes import queue_notes, rebuild_notes
-from rmqindex.commitlog import LogMark, PlannedLog, follow, walk
+from rmqindex.commitlog import LogMark, LogSnapshot, follow, walk
 from rmqindex.commitlog.reading import UnagreedTail
 from rmqindex.ownfiles import to_json
 from rmqindex.storage import Storage, filesystem
@@ -176,9 +176,9 @@ class TestReading:
 
     def test_a_plan_keeps_how_files_are_framed(self, store):
         """Also as JSON, for other processes."""
-        planned = PlannedLog.of(str(store))
+        planned = LogSnapshot.of(str(store))
         told = json.loads(json.dumps(to_json(planned)))
-        again = PlannedLog.from_json(told, Storage())
+        again = LogSnapshot.from_json(told, Storage())
         assert again == planned
         assert offsets_of(again.files_now()) == stored(store)
 
