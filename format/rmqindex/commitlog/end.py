@@ -122,14 +122,9 @@ class LogTail:
     ) -> None:
         """Begin a pass over a file of a log.
 
-        Args:
-            files: The files of the log.
-            source: The open file.
-            file: What file it is.
-            frames: The frames of the pass over it.
-            read: Reads the log's records from an offset up to another one, over damage.
-            is_possible: Whether a broker may be writing to the file; else all of it is written.
-            waits: Whether one may be where no lock tells.
+        ``read`` reads the log's records from an offset up to another one, over damage. With
+        ``is_possible``, a broker may be writing to the file; with ``waits``, also where no lock
+        tells.
         """
         self._files = files
         self._source = source
@@ -157,10 +152,8 @@ class LogTail:
         """Judge the end of the records in the newest file that has data.
 
         What an earlier life of the log left is neither damage nor records, nor is what a broker is
-        writing.
-        A broker may be writing: a place is read again once what is behind it has been found.
-        Behind a torn record others are searched for within ``reach`` bytes, None for all of the
-        file.
+        writing: a place is read again once what is behind it has been found. Behind a torn record
+        others are searched for within ``reach`` bytes, None for all of the file.
         """
         verdict = self._judge(end, reach)
         if verdict.fault is None:

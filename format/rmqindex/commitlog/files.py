@@ -94,21 +94,13 @@ class ExpiredFileError(UnsteadyError, RmqIndexError):
 def find_files(
     path: PathLike | Sequence[PathLike | LogFile], filesystem: pafs.FileSystem | None = None
 ) -> tuple[LogFile, ...]:
-    """Find the files of a log.
+    """Find the files of a log, by offset.
 
-    Args:
-        path: A store root that has ``commitlog/``, a DLedger log or both, the folder
-            ``dledger-*`` of such a log, a directory of log files, one such file, or several of
-            them: a sequence, or one text with commas as RocketMQ writes it.
-            Files found before are used without listing them again.
-        filesystem: The file system of the paths; None to find it by their URIs.
-
-    Returns:
-        The files by offset; one that several paths name counts once, and empty ones behind the
-        last that has bytes, which the broker deletes, are left out.
-
-    Raises:
-        RmqIndexError: No files, a store of another kind, or files that overlap.
+    ``path`` is a store root that has ``commitlog/``, a DLedger log or both, the folder
+    ``dledger-*`` of such a log, a directory of log files, one such file, or several of them: a
+    sequence, or one text with commas as RocketMQ writes it. Files found before are used without
+    listing them again. A file that several paths name counts once, and empty ones behind the last
+    that has bytes, which the broker deletes, are left out.
     """
     given = [path] if isinstance(path, (str, os.PathLike)) else path
     found: dict[Location, LogFile] = {}
@@ -128,12 +120,7 @@ def find_files(
 def folders_of(
     path: PathLike | Sequence[PathLike | LogFile], filesystem: pafs.FileSystem | None = None
 ) -> tuple[Location, ...]:
-    """Return the directories among what was given for a log.
-
-    Args:
-        path: As :func:`find_files` takes it.
-        filesystem: As :func:`find_files` takes it.
-    """
+    """Return the directories among what :func:`find_files` was given for a log."""
     given = [path] if isinstance(path, (str, os.PathLike)) else path
     return tuple(
         each
@@ -249,11 +236,7 @@ _MARK_SIZE = 8
 
 
 class OpenFiles:
-    """The files of a log; each stays open from its first use until all are closed.
-
-    Attributes:
-        files: The files by offset.
-    """
+    """The files of a log, by offset; each stays open from its first use until all are closed."""
 
     def __init__(
         self,
@@ -261,13 +244,7 @@ class OpenFiles:
         path: PathLike | Sequence[PathLike | LogFile] = (),
         filesystem: pafs.FileSystem | None = None,
     ) -> None:
-        """Set the files, without opening any.
-
-        Args:
-            files: By offset.
-            path: What they were found by, as :func:`find_files` takes it.
-            filesystem: The file system of the paths, likewise.
-        """
+        """Set the files, without opening any; ``path`` is what :func:`find_files` was given."""
         self.files = files
         self._given = path, filesystem
         self._sources: dict[int, ByteSource] = {}
@@ -328,9 +305,8 @@ class OpenFiles:
     def open_file(self, file: LogFile) -> ByteSource:
         """Open one of the files anew; the caller closes it.
 
-        Raises:
-            ExpiredFileError: It was deleted with all files before it, and a later one is there.
-            RmqIndexError: It is gone, cannot be read, or was changed since it was found.
+        An :class:`ExpiredFileError` says that it was deleted with all files before it, and that a
+        later one is there.
         """
         try:
             source = open_found(file.path, file.size, file.mark)
@@ -342,15 +318,7 @@ class OpenFiles:
         return _Object(source, self, file) if source.remote else source
 
     def ensure_not_expired(self, file: LogFile, error: RmqIndexError) -> None:
-        """Raise for a file that cannot be read since it expired.
-
-        Args:
-            file: The file.
-            error: Why it cannot be read.
-
-        Raises:
-            ExpiredFileError: It was deleted with all files before it, and a later one is there.
-        """
+        """Raise :class:`ExpiredFileError` where that is why a file cannot be read."""
         first = next((each for each in self.files if exists(each.path)), None)
         if first is None or first.start <= file.start:
             return

@@ -64,12 +64,7 @@ class Frames:
     """The frames of a plain file: records without anything between them."""
 
     def __init__(self, start: int, newest: int | None = None) -> None:
-        """Begin a pass.
-
-        Args:
-            start: The log's offset of the file's first byte.
-            newest: The store timestamp of the record before, epoch milliseconds, if known.
-        """
+        """Begin a pass behind a record of the store timestamp ``newest``, if that is known."""
         #: Where the next frame starts, bytes from the start of the file.
         self.at = 0
         self._start = start
@@ -77,12 +72,7 @@ class Frames:
         self._last: int | None = None
 
     def accept(self, records: Records, sound: NDArray[np.bool_]) -> int:
-        """Return how many of the first records of a block are sound, and remember the last.
-
-        Args:
-            records: Candidates, one behind the other.
-            sound: Which of them are sound records.
-        """
+        """Return how many of the first records of a block are sound, and remember the last."""
         count = len(sound) if sound.all() else int(np.argmin(sound))
         if count:
             self._last = int(records.phy_offset[count - 1]) - self._start
@@ -90,22 +80,14 @@ class Frames:
         return count
 
     def skip(self, data: memoryview, at: int, size: int) -> int:
-        """Return the size of a frame without a record, 0 where none is; remember it as read.
-
-        Args:
-            data: Bytes of the file.
-            at: The place of the next frame in ``data``.
-            size: The size of the file.
-        """
+        """Return the size of a frame without a record, 0 where none is; remember it as read."""
         del data, at, size
         return 0
 
     def blank(self, head: bytes, left: int) -> int | Fault | None:
         """Return the size that a blank frame claims, a fault in it, or None where none is.
 
-        Args:
-            head: Its first eight bytes.
-            left: The bytes from there to the end of the file.
+        ``head`` is its first eight bytes, ``left`` the bytes from there to the end of the file.
         """
         size, magic = BLANK_HEAD.unpack(head)
         if magic != BLANK_MAGIC_CODE:
@@ -133,24 +115,13 @@ class DLedgerFrames(Frames):
     """The entries of a DLedger file, whose indexes ascend by one and whose terms do not descend."""
 
     def __init__(self, start: int, last: tuple[int, int] | None = None) -> None:
-        """Begin a pass.
-
-        Args:
-            start: The log's offset of the file's first byte.
-            last: Index and term of the entry before, if known.
-        """
+        """Begin a pass behind an entry of this index and term, if they are known."""
         super().__init__(start)
         self.last = last
 
     @classmethod
     def behind(cls, start: int, read: Read, record: int) -> DLedgerFrames:
-        """Begin a pass behind the entry of a record.
-
-        Args:
-            start: The log's offset of the file's first byte.
-            read: Reads the file.
-            record: Where the record starts, bytes from the start of the file.
-        """
+        """Begin a pass behind the entry of a record, whose position in the file is given."""
         head = ENTRY_HEAD.unpack(read(record - ENTRY_HEAD.size, ENTRY_HEAD.size))
         return cls(start, (head[2], head[3]))
 
@@ -289,21 +260,11 @@ _SEARCH_RECORDS = 8
 def hop(
     data: memoryview, start: int, stop: int, base: int, gap: int = 0
 ) -> tuple[NDArray[np.int64], int]:
-    """Return where consecutive records start.
+    """Return where consecutive records start, ascending, and where the next record may start.
 
     Only sizes and magic codes are checked; the caller must check the rest of each record, and what
-    is between them.
-
-    Args:
-        data: Bytes of a file.
-        start: The position of the first record in ``data``.
-        stop: No record at or beyond this is returned; at most ``len(data)``.
-        base: The log's offset of the first byte of ``data``.
-        gap: The bytes between a record and the next one.
-
-    Returns:
-        The starts (int64, ascending), and where the next record may start.
-        Records before ``stop`` may be missing, but at least one is returned if there is one.
+    is between them, which is ``gap`` bytes. ``base`` is the log's offset of the first byte of
+    ``data``. Records before ``stop`` may be missing, but at least one is returned if there is one.
     """
     first, at = _walk(data, start, stop, _PROBE, gap)
     if len(first) < _PROBE or at >= stop:
@@ -362,9 +323,8 @@ def _walk(data: memoryview, start: int, stop: int, count: int, gap: int) -> tupl
 def _follow(data: memoryview, heads: NDArray[np.int64], gap: int) -> tuple[NDArray[np.int64], int]:
     """Follow the chains from all heads but the last, each up to the next head.
 
-    Returns:
-        The starts in all chains up to the first that does not end at the next head, and where it
-        leads.
+    Return the starts in all chains up to the first that does not end at the next head, and where it
+    leads.
     """
     end = len(data)
     words = np.ndarray((end - 7,), ">i8", data, 0, (1,))  # size and magic code as one number

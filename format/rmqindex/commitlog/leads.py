@@ -95,8 +95,8 @@ class Leads(NamedTuple):
 
     Attributes:
         first: The oldest file that a broker deletes with its messages, by its last message.
-        newest: The one of each index and queue, the newest first;
-            :func:`rmqindex.commitlog.leads.proved_lead` says which to believe.
+        newest: The one of each index and queue, the newest first; :func:`proved_lead` says which to
+            believe.
     """
 
     first: Lead | None
@@ -112,13 +112,9 @@ def find_leads(
 ) -> Leads:
     """Return the oldest and the newest of what leads to messages of a log.
 
-    Of a remote store, ConsumeQueues are not looked at: that takes a request for each.
-
-    Args:
-        roots: The roots of the log's store, or stores.
-        log_stop: The offset behind the log's last file.
-        index: The directory of an index that goes with the log, if it is not in one of them.
-        queues: Whether ConsumeQueues are looked at where an IndexFile has entries, too.
+    Of a remote store, ConsumeQueues are not looked at: that takes a request for each. Without
+    ``queues``, they are looked at only where no IndexFile has entries. ``index`` is the directory
+    of an index that goes with the log but is in none of the roots.
     """
     roots = [root for root in roots if not _is_shared(root)]
     indexes = [root.child(INDEX_FOLDER) for root in roots]
@@ -228,10 +224,7 @@ def _batch_queue_lead(path: Path) -> list[Lead]:
 
 
 def _unit_lead(path: Path, dtype: np.dtype[Any], kind: LeadKind) -> list[Lead]:
-    """Return to which message the last unit of a file leads, reading few bytes.
-
-    Nothing where the file has no unit, or a blank one last.
-    """
+    """Return where the last unit of a file leads; nothing if there is none, or a blank one."""
     _, units = last_units(path, dtype, 1)
     if len(units):
         last = units[-1]
@@ -241,15 +234,9 @@ def _unit_lead(path: Path, dtype: np.dtype[Any], kind: LeadKind) -> list[Lead]:
 
 
 def last_units(path: Path, dtype: np.dtype[Any], most: int) -> tuple[int, NDArray[Any]]:
-    """Read the last written units of a queue's file.
+    """Read the last written units of a queue's file, at most this many.
 
-    Args:
-        path: The file.
-        dtype: The layout of its units.
-        most: How many are read at most.
-
-    Returns:
-        The number of the first one, and the units; none where the file cannot be read.
+    Return the number of the first one, and the units; none where the file cannot be read.
     """
     size_at, width = dtype.fields["size"][1], dtype["size"].itemsize  # type: ignore[index]
     with suppress(OSError), open(path, "rb", buffering=0) as file:  # noqa: PTH123  (of thousands)
@@ -282,10 +269,8 @@ def proved_lead(
 ) -> Lead | None:
     """Return the first of what leads behind a log's end that can be believed.
 
-    Args:
-        leads: What leads to messages, the newest first.
-        end: Where the log ends, bytes.
-        read: Reads the log's records from an offset up to another one, over damage.
+    The leads are given the newest first; ``read`` reads the log's records from an offset up to
+    another one, over damage.
     """
     for lead in leads:
         if lead.phy_offset < end:
@@ -299,13 +284,8 @@ def proved_lead(
 def named_stop(lead: Lead, start: int, record_at: Callable[[int], Records | None]) -> int | None:
     """Return where the newest message ends that an IndexFile or a queue's file names.
 
-    Args:
-        lead: The file.
-        start: Messages before this offset do not count, bytes.
-        record_at: Returns the log's record that starts at an offset, alone; None without one.
-
-    Returns:
-        The offset, bytes; None if the log has none of the newest messages that the file names.
+    None if the log has none of the newest messages that the file names; messages before ``start``
+    do not count. ``record_at`` returns the log's record that starts at an offset, alone.
     """
     if lead.kind is LeadKind.INDEX:
         return _stop_by_header(lead, record_at)

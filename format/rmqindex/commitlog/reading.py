@@ -193,9 +193,7 @@ class Reading:
             self._raise_or_tell(_tail_error(self._files, end, lead))
 
     def _first(self, source: ByteSource, file: LogFile, *, is_last: bool) -> int:
-        """Return where to begin: at the range's start, if a record is known to start there.
-
-        It may be named by its own place or by its frame's.
+        """Return where to begin: at the range's start, if a record or its frame starts there.
 
         In the last file it might be a remnant behind the log's end, which only a walk from the
         file's start can tell.

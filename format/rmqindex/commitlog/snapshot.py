@@ -110,9 +110,6 @@ def marked_files(log: CommitLog) -> tuple[LogFile, ...]:
     """Return the files of a log, each with its mark.
 
     A local file is opened for its first bytes; a remote one costs one request.
-
-    Raises:
-        RmqIndexError: A file was replaced since it was found.
     """
 
     def mark(file: LogFile) -> LogFile:

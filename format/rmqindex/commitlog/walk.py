@@ -87,18 +87,10 @@ class End(NamedTuple):
 def walk(
     source: ByteSource, file: LogFile, frames: Frames, start: int, stop: int, max_records: int
 ) -> Iterator[Records]:
-    """Yield the sound records of a file, one behind the other, up to the first place without one.
+    """Yield the sound records of a file in blocks, up to the first place without one.
 
-    Args:
-        source: The open file.
-        file: What file it is.
-        frames: Its frames as this pass has read them, which are told of each record.
-        start: Where the first frame starts, bytes from the start of the file.
-        stop: Records that start here or later are left out.
-        max_records: The most records in a block.
-
-    Yields:
-        Blocks of at least one record.
+    ``frames`` are told of each record. ``start`` is a frame's position in the file; records that
+    start at ``stop`` or later are left out.
     """
     size = min(source.size, file.size)
     head = file.entry_head
@@ -155,14 +147,7 @@ def _window_stop(source: ByteSource, file: LogFile, at: int, size: int) -> int:
 
 
 def end_at(source: ByteSource, file: LogFile, frames: Frames, position: int) -> End:
-    """Classify a place where no sound frame starts.
-
-    Args:
-        source: The open file.
-        file: What file it is.
-        frames: Its frames as the pass has read them up to there.
-        position: Bytes from the start of the file.
-    """
+    """Classify a place where no sound frame starts; ``frames`` were read up to there."""
     size = min(source.size, file.size)
     left = size - position
     if left <= 0:
@@ -213,11 +198,7 @@ def is_full(source: ByteSource, file: LogFile) -> bool:
 def is_record(source: ByteSource, file: LogFile, position: int, *, crc: bool) -> int | None:
     """Return the size in bytes of the record at a place, or None where no sound one starts.
 
-    Args:
-        source: The open file.
-        file: What file it is.
-        position: Bytes from the start of the file.
-        crc: Whether its CRCs must agree, too.
+    With ``crc``, its CRCs must agree, too.
     """
     size = min(source.size, file.size)
     if position < file.entry_head:
@@ -270,17 +251,10 @@ def find_record(
     *,
     frames: Frames | None = None,
 ) -> int | None:
-    """Search for a record that is proved by its own offset, its frame, its parts and its CRCs.
+    """Return where the frame of the first record in a range of a file starts, or None.
 
-    Args:
-        source: The open file.
-        file: What file it is.
-        start: Where to search from, bytes from the start of the file.
-        stop: Where to search to.
-        frames: What a pass has read before; records of an earlier life of the log are skipped.
-
-    Returns:
-        Where the first one's frame starts, or None.
+    The record is proved by its own offset, its frame, its parts and its CRCs. With the ``frames``
+    of a pass, records of an earlier life of the log are skipped.
     """
     size = min(source.size, file.size)
     stop = min(stop, size)
@@ -316,16 +290,7 @@ _THREADS = 8
 def records_at(
     source: ByteSource, file: LogFile, positions: NDArray[np.int64]
 ) -> tuple[Records, NDArray[np.bool_]]:
-    """Return the sound records at given positions.
-
-    Args:
-        source: The open file.
-        file: Its place in the log.
-        positions: Bytes from the start of the file, ascending, without duplicates.
-
-    Returns:
-        The sound records, and their positions, ascending.
-    """
+    """Return the sound records at ascending positions of a file, and which positions have one."""
     size = min(source.size, file.size)
     sound = positions + MIN_RECORD_SIZE <= size
     inside = positions[sound]
