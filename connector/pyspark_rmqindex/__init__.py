@@ -17,7 +17,7 @@ from pyspark_rmqindex.spark_version import check_spark, source_class
 if TYPE_CHECKING:
     from pyspark_rmqindex.join.lookup import lookup
     from pyspark_rmqindex.join.summary import LookupSummary
-    from pyspark_rmqindex.messages.plan import MessagePlan
+    from pyspark_rmqindex.messages.reader import MessagePlan
     from pyspark_rmqindex.read.plan_log import ScanPlan
     from pyspark_rmqindex.source.index import DefaultSource
     from pyspark_rmqindex.source.registration import register
@@ -39,7 +39,7 @@ __all__ = [
 _HOMES = {
     "DefaultSource": "source.index",
     "LookupSummary": "join.summary",
-    "MessagePlan": "messages.plan",
+    "MessagePlan": "messages.reader",
     "ScanPlan": "read.plan_log",
     "last_plan": "source.table",
     "lookup": "join.lookup",

@@ -14,7 +14,6 @@ from pyspark_rmqindex.files.slices import as_planned
 from pyspark_rmqindex.files.stores import logs_of
 from pyspark_rmqindex.log_lines import Warnings, log_warning
 from pyspark_rmqindex.messages.columns import Messages, log_columns
-from pyspark_rmqindex.messages.plan import MessagePlan
 from pyspark_rmqindex.options import LocalBound, Range, planned_bound, task_range, time_texts
 from pyspark_rmqindex.schema import STORE_COLUMN, PrunedReader, arrow_schema, check_not_null
 from rmqindex import CommitLog
@@ -31,7 +30,42 @@ if TYPE_CHECKING:
     from pyspark_rmqindex.options import MessageOptions
     from rmqindex import LogFile, RmqIndexError
 
-__all__ = ["LogPart", "MessagePartition", "MessageReader", "planned_partitions"]
+__all__ = ["LogPart", "MessagePartition", "MessagePlan", "MessageReader", "planned_partitions"]
+
+
+@dataclass(frozen=True, slots=True)
+class MessagePlan:
+    """The last plan of a load of messages.
+
+    Attributes:
+        columns: The columns to read; others are neither read nor decoded.
+        filters: What the options choose, as text.
+        files_kept: The number of log files to read.
+        files_total: The number of log files in the paths.
+        bytes: The size of the parts of these files to read; within them, bodies of messages that
+            are not asked for are skipped.
+        partitions: The number of tasks.
+        lacking: What the CommitLogs lack of the messages to which their stores lead; each is also
+            logged as a warning.
+    """
+
+    columns: tuple[str, ...]
+    filters: tuple[str, ...]
+    files_kept: int
+    files_total: int
+    bytes: int
+    partitions: int
+    lacking: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """Return the plan as one line."""
+        filters = f" where {' and '.join(self.filters)}" if self.filters else ""
+        return (
+            f"reading {', '.join(self.columns)} of the messages in {self.files_kept} of "
+            f"{self.files_total} log files ({self.bytes} bytes), {self.partitions} "
+            f"partition{'' if self.partitions == 1 else 's'}{filters}"
+        )
+
 
 # The most messages in a batch.
 _MAX_MESSAGES = 32 * 1024

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.types import StringType, StructField, StructType
 
 from pyspark_rmqindex.log_lines import log_warning, write_line
-from pyspark_rmqindex.messages.plan import MessagePlan
+from pyspark_rmqindex.messages.reader import MessagePlan
 from rmqindex import RmqIndexError
 from rmqindex.ownfiles import RecordKind, from_json, to_json, write_own
 

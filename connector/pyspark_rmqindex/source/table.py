@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from pyspark_rmqindex.messages.plan import MessagePlan
+    from pyspark_rmqindex.messages.reader import MessagePlan
 
 __all__ = ["last_plan", "table"]
 

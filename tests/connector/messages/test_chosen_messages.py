@@ -10,8 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from pyspark_rmqindex.messages.plan import MessagePlan
-from pyspark_rmqindex.messages.reader import MessageReader
+from pyspark_rmqindex.messages.reader import MessagePlan, MessageReader
 from pyspark_rmqindex.options import message_options
 from pyspark_rmqindex.read.plan_log import log_plan
 from pyspark_rmqindex.schema import (
