@@ -67,12 +67,7 @@ _MADE_OF = {
 
 
 def log_columns(names: Iterable[str], *, decompress: bool = True) -> list[str]:
-    """Return the columns to read from a CommitLog.
-
-    Args:
-        names: Columns of ``MESSAGE_COLUMNS``.
-        decompress: Whether to decompress bodies.
-    """
+    """Return the columns to read from a CommitLog for some of ``MESSAGE_COLUMNS``."""
     wanted: list[str] = []
     for name in names:
         wanted += _MADE_OF.get(name, (name,))
@@ -96,21 +91,12 @@ class Messages:
         members: tuple[NDArray[np.int64], list[str]] | None = None,
         on_bad: Callable[[RmqIndexError], None] | None = None,
     ) -> None:
-        """Wrap a batch of messages.
+        """Wrap a batch of the columns that :func:`log_columns` named.
 
-        Args:
-            log: The log of the messages.
-            batch: The columns that :func:`log_columns` named, without nulls where the format has
-                no nulls.
-            mode: What to do with bodies whose CRC is wrong, or that cannot be decompressed:
-                ``FAILFAST`` raises; ``DROPMALFORMED`` returns null, and an inner batch that cannot
-                be decompressed has no members.
-            decompress: Whether to decompress the column ``body``; ``body_text`` always is.
-            max_body_size: The most bytes that a body may decompress to.
-            zone: The time zone of the clients.
-            members: The keys of batch members, after the row of each, ascending; None to read them
-                when they are needed.
-            on_bad: Called with the error of each body that becomes null, or has no members for it.
+        A body whose CRC is wrong, or that cannot be decompressed, raises in the mode ``FAILFAST``;
+        in ``DROPMALFORMED`` it is null, an inner batch has no members, and ``on_bad`` is called.
+        ``members`` are the keys of batch members, after the row of each, ascending; None to read
+        them when they are needed.
         """
         self.batch = batch
         self._log = log
@@ -122,15 +108,10 @@ class Messages:
         self._on_bad = on_bad
 
     def column(self, name: str, type_: pa.DataType) -> pa.Array:
-        """Return a column of ``MESSAGE_COLUMNS``.
+        """Return a column of ``MESSAGE_COLUMNS``, of Spark's Arrow type for it.
 
-        Args:
-            name: Its name.
-            type_: Spark's Arrow type for it.
-
-        Raises:
-            UnpackedSizeError: The bodies are too large for one batch; see :func:`in_halves`.
-            RmqIndexError: A body cannot be decompressed, in the mode ``FAILFAST``.
+        An ``UnpackedSizeError`` says that the bodies are too large for one batch; see
+        :func:`in_halves`.
         """
         if name == "decoded_uniq_key":
             return _decode_uniq_keys(
@@ -203,14 +184,9 @@ class Messages:
 
 
 def ensure_fits(bodies: pa.Array, rows: NDArray[np.int64]) -> None:
-    """Raise if repeating bodies for all rows would make too large a batch.
+    """Raise ``UnpackedSizeError`` if the bodies of all rows would make too large a batch.
 
-    Args:
-        bodies: The bodies.
-        rows: For each row, the index of its body; negative for none.
-
-    Raises:
-        UnpackedSizeError: There are several rows, and their bodies are too large together.
+    ``rows`` has the index of each row's body; negative for none.
     """
     sizes = pc.binary_length(bodies).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     if len(rows) > 1 and int(sizes[rows[rows >= 0]].sum()) > _MAX_UNPACKED:
@@ -240,18 +216,9 @@ _GRPC_EPOCH = 1_609_459_200  # 2021-01-01T00:00Z, seconds
 def _decode_uniq_keys(
     uniq_keys: pa.Array, store_timestamps: NDArray[np.int64], zone: dt.tzinfo, type_: pa.StructType
 ) -> pa.Array:
-    """Decode ids.
+    """Return a struct for each id; null for text that no client writes.
 
-    Args:
-        uniq_keys: Strings; null if a message has none.
-        store_timestamps: When each message was stored, epoch milliseconds; ids of remoting clients
-            lack the month, so the nearest one is assumed.
-        zone: The clients' time zone.
-        type_: A struct of ``kind``, ``client``, ``pid``, ``timestamp`` (microseconds) and
-            ``counter``.
-
-    Returns:
-        One struct per id; null for text that no client writes.
+    Ids of remoting clients lack the month, so the one nearest to the store time is assumed.
     """
     size = len(uniq_keys)
     kinds = np.full(size, -1, np.int8)
@@ -341,13 +308,7 @@ def _nearest(
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Place times within a month into the month that brings them nearest to ``near``.
 
-    Args:
-        within: Milliseconds since the start of a month.
-        near: Epoch milliseconds.
-        zone: Where months start.
-
-    Returns:
-        Epoch milliseconds, and whether the month could be determined.
+    Return epoch milliseconds, and whether the month could be determined.
     """
     months = near.astype("M8[ms]").astype("M8[M]").astype(np.int64)
     known = (months > -1969 * 12) & (months < 8029 * 12)  # with room within years 1 to 9999

@@ -40,11 +40,7 @@ class _Part:
 
 @dataclass
 class QueuePartition(InputPartition):
-    """The work of one task.
-
-    Attributes:
-        parts: The files to read.
-    """
+    """The work of one task: the files to read."""
 
     parts: tuple[_Part, ...]
 
@@ -53,21 +49,12 @@ class QueueReader(PrunedReader):
     """Reads the units of every queue in the given paths."""
 
     def __init__(self, options: QueueOptions, schema: StructType) -> None:
-        """Store the request.
-
-        Args:
-            options: The options, checked.
-            schema: The requested columns, checked.
-        """
+        """Store the request."""
         self._options = options
         self._schema = schema
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Find the files and divide the work.
-
-        Raises:
-            RmqIndexError: A path is missing or holds no ConsumeQueue; a file cannot be read.
-        """
+        """Find the files and divide the work."""
         parts: dict[str, _Part] = {}
         for path in self._options.paths:
             for queue in ConsumeQueue.find(path.absolute):
@@ -77,11 +64,7 @@ class QueueReader(PrunedReader):
         return list(_pack(_mark_all(list(parts.values())), self._options.max_partition_bytes))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read the units of one task.
-
-        Raises:
-            RmqIndexError: A file was removed or changed since planning, or the storage failed.
-        """
+        """Read the units of one task."""
         if not isinstance(partition, QueuePartition):
             return  # Spark runs one task even if there is nothing to read
         schema = arrow_schema(self._schema)

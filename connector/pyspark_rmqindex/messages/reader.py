@@ -76,13 +76,7 @@ _NEIGHBOURS = 8
 
 @dataclass(frozen=True, slots=True)
 class LogPart:
-    """A stretch of one file, from record boundary to record boundary.
-
-    Attributes:
-        file: The file.
-        start: The log offset where it begins, bytes.
-        stop: The log offset where it ends, exclusive.
-    """
+    """A stretch of one file, from record boundary to record boundary, in offsets of the log."""
 
     file: LogFile
     start: int
@@ -117,24 +111,13 @@ class MessageReader(PrunedReader):
         schema: StructType,
         report: Callable[[MessagePlan], None] | None = None,
     ) -> None:
-        """Store the request.
-
-        Args:
-            options: The options, checked.
-            schema: The requested columns, checked.
-            report: Called with the plan.
-        """
+        """Store the request; ``report`` is called with the plan."""
         self._options = options
         self._schema = schema
         self._report = report
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Find the files and divide the work.
-
-        Raises:
-            CorruptCommitLogError: A log is damaged at its end, in the mode ``FAILFAST``.
-            RmqIndexError: A path is missing or holds no log.
-        """
+        """Find the files and divide the work."""
         # A file that expires meanwhile is no part of the plan.
         return read_steady(", ".join(self._options.paths), self._planned)
 
@@ -187,14 +170,7 @@ class MessageReader(PrunedReader):
         return partitions
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read the messages of one task.
-
-        Raises:
-            CorruptCommitLogError: Damage, in the mode ``FAILFAST``.
-            RmqIndexError: A body cannot be decompressed, in that mode; a file was removed or
-                changed since planning; or the storage failed.
-            ValueError: A local time whose time zone cannot be determined.
-        """
+        """Read the messages of one task."""
         if not isinstance(partition, MessagePartition):
             return  # Spark runs one task even if there is nothing to read
         times = task_range(partition.begin, partition.end)
@@ -327,12 +303,7 @@ def planned_partitions(
 ) -> list[MessagePartition]:
     """Divide parts of one log among tasks, grouping small parts.
 
-    Args:
-        store: The store of the log.
-        log: The log.
-        parts: The parts to read, by offset.
-        times: Bounds of store time.
-        max_bytes: The most bytes that one task reads, unless a single part is larger.
+    One task reads at most ``max_bytes``, unless a single part is larger.
     """
     return [
         MessagePartition(
