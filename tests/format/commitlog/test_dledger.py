@@ -22,8 +22,8 @@ from rmqindex import CommitLog, CorruptCommitLogError, RmqIndexError
 from rmqindex.answers.writes import queue_notes, rebuild_notes
 from rmqindex.commitlog import LogMark, LogSnapshot, follow, walk
 from rmqindex.commitlog.reading import UnagreedTail
-from rmqindex.ownfiles import to_json
-from rmqindex.storage import Storage, filesystem
+from rmqindex.ownfiles import from_json, to_json
+from rmqindex.storage import Location, Storage, filesystem
 
 KINDS = ("dledger", "dledger_after_plain", "dledger_batches")
 HEAD = struct.Struct(">iiqqqiiii")
@@ -174,12 +174,12 @@ class TestReading:
                 local.read_at(stored(store), ["body"])
             )
 
-    def test_a_plan_keeps_how_files_are_framed(self, store):
+    def test_a_snapshot_keeps_how_files_are_framed(self, store):
         """Also as JSON, for other processes."""
-        planned = LogSnapshot.of(str(store))
-        told = json.loads(json.dumps(to_json(planned)))
-        again = LogSnapshot.from_json(told, Storage())
-        assert again == planned
+        snapshot = LogSnapshot.of(str(store))
+        told = json.loads(json.dumps(to_json(snapshot)))
+        again = from_json(LogSnapshot, told, {Location: Storage().at})
+        assert again == snapshot
         assert offsets_of(again.files_now()) == stored(store)
 
     def test_two_brokers_in_one_store_are_refused(self, data):
