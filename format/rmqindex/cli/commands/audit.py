@@ -132,7 +132,7 @@ class Verify:
             if log is not None:
                 log.close()
         findings = table.to_pylist()
-        errors = [each["remedy"] for each in findings if each["severity"] == "error"]
+        errors = [finding["remedy"] for finding in findings if finding["severity"] == "error"]
         remedies = _Remedies(self.path, log, self.commit_log, errors, self.layout)
         for finding in findings:
             finding["file"] = _as_given(finding["file"], self.path)
@@ -263,7 +263,7 @@ def _layout_beside(file: str) -> Layout | None:
 def _shows_geometry(index: Location) -> bool:
     """Return whether a rebuild finds the geometry of an index by itself, as a new one does."""
     try:
-        files = [each for each in index_entries(index) if not each.is_directory]
+        files = [entry for entry in index_entries(index) if not entry.is_directory]
     except RmqIndexError:
         return True
     for file in files:

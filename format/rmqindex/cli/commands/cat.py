@@ -84,7 +84,7 @@ class Cat:
     mode: Mode = mode_option()
 
     def answers(self) -> Iterator[Answer]:
-        """Read the message; of one that is not found, say why."""
+        """Read the message, or explain why there is none."""
         if self.raw and several_named():
             raise click.BadParameter("only for one store", param_hint="--raw")
         with CommitLog(self.path) as log:
@@ -192,25 +192,25 @@ def _indexed_store(path: Path) -> Path:
 
 
 def _by_unique_key(path: str, key: str, topics: Sequence[str], log: CommitLog) -> list[int]:
-    """Find a unique key under any of some topics, in the index beside the log."""
+    """Return the offsets of a unique key under some topics, by the index beside the log."""
     files = IndexSnapshot.of(_indexed_store(Path(path)), None, "FAILFAST")
-    pairs = [(each, key) for each in topics]
+    pairs = [(topic, key) for topic in topics]
     hashes = [key_hash(index_key(*pair)) for pair in pairs]
     verifier = Verifier("members", strict=False)
     columns = ("key_hash", "phy_offset", "position")
-    found: list[int] = []
-    for each in reversed(files):
-        if each.is_empty:
+    offsets: list[int] = []
+    for listed in reversed(files):
+        if listed.is_empty:
             continue
-        with each.open() as file:
-            batch = file.lookup(hashes, each.stop)
-        searched = SearchedFile.planned(each)
+        with listed.open() as file:
+            batch = file.lookup(hashes, listed.stop)
+        searched = SearchedFile.planned(listed)
         compared = verifier.compare(log, [searched], *(batch[name].to_numpy() for name in columns))
-        found += [
+        offsets += [
             offset
             for entry, (query, offset) in enumerate(
                 zip(batch["query"].to_pylist(), batch["phy_offset"].to_pylist(), strict=True)
             )
             if compared.verdict(entry, *pairs[query]).state == VERIFIED
         ]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(offsets))
