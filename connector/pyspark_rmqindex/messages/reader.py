@@ -17,8 +17,8 @@ from pyspark_rmqindex.messages.columns import Messages, log_columns
 from pyspark_rmqindex.options import LocalBound, Range, planned_bound, task_range, time_texts
 from pyspark_rmqindex.schema import STORE_COLUMN, PrunedReader, arrow_schema, check_not_null
 from rmqindex import CommitLog
-from rmqindex.audit import missing_parts
 from rmqindex.commitlog import Selection, ensure_end, in_halves, marked_file, select_messages
+from rmqindex.explanation import missing_parts
 from rmqindex.storage import FileChangedError, path_text, read_steady
 from rmqindex.times import zone_of
 

@@ -45,21 +45,12 @@ class AuditReader(DataSourceReader):
     """Audits each file of an index in a task of its own."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
-        """Store the request.
-
-        Args:
-            options: The options, checked.
-            schema: The requested columns, checked.
-        """
+        """Store the request."""
         self._options = options
         self._schema = schema
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Read both ends of each file, and divide the work.
-
-        Raises:
-            RmqIndexError: A path is missing or a store of another kind; a pattern matches nothing.
-        """
+        """Read both ends of each file, and divide the work."""
         begin = self._options.begin
         assert not isinstance(begin, LocalTime)  # refused with the options
         since = None if begin is None else to_milliseconds(begin, up=True)
@@ -84,11 +75,7 @@ class AuditReader(DataSourceReader):
         return absolute_log(path.storage.at(commit_log))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Audit the file of one task, and return the findings.
-
-        Raises:
-            RmqIndexError: A file is no longer the planned one.
-        """
+        """Audit the file of one task, and return the findings."""
         if not isinstance(partition, AuditPartition):
             return  # Spark runs one task even if there is nothing to audit
         schema = arrow_schema(self._schema)

@@ -24,24 +24,17 @@ def lacking(files: Iterable[FileSlice], options: ReadOptions) -> tuple[str, ...]
     """Return a sentence for each part of a CommitLog whose messages an index lacks.
 
     Nothing is said of an index of which one file was chosen by its name, nor without a CommitLog.
-
-    Args:
-        files: The files of the read.
-        options: Its options, which say where the CommitLogs are.
-
-    Raises:
-        RmqIndexError: A CommitLog cannot be read.
     """
     if options.commit_log is None:
         return ()
-    found: list[str] = []
+    texts: list[str] = []
     for folder in _folders(files, options):
         path = find_log(folder.child("file"), options.commit_log)
         if path is not None:
             with CommitLog(path) as log:
                 parts = uncovered_in(folder, log, options.layout)
-                found += [part.text() for part in parts]
-    return tuple(found)
+                texts += [part.text() for part in parts]
+    return tuple(texts)
 
 
 def _folders(files: Iterable[FileSlice], options: ReadOptions) -> Iterable[Location]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from rmqindex.answers.answer import Zone
     from rmqindex.answers.terminal import Console
-    from rmqindex.audit import MissingPart
+    from rmqindex.explanation import MissingPart
     from rmqindex.export import Dump, FolderUsage, Item, Usage
 
 __all__ = ["DUMP_COLUMNS", "USAGE_COLUMNS", "dump_answer", "usage_answer"]

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from rmqindex.answers.answer import Row, Zone
     from rmqindex.answers.terminal import Console
-    from rmqindex.audit import MissingPart
     from rmqindex.commitlog.log import CommitLog, Mode
+    from rmqindex.explanation import MissingPart
     from rmqindex.record.bodies import InnerMessage
 
 __all__ = [

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from rmqindex.audit import MissingPart
+    from rmqindex.explanation import MissingPart
     from rmqindex.store.snapshot import SnapshotFile
 
 __all__ = [

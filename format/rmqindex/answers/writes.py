@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
     from rmqindex.answers.answer import Row
     from rmqindex.answers.terminal import Console
-    from rmqindex.audit import MissingPart
     from rmqindex.bulk.rebuild import RebuildResult
     from rmqindex.bulk.relayout import RelayoutResult
     from rmqindex.bulk.replacement import Replacement
     from rmqindex.bulk.tags import TagChoice
     from rmqindex.consumequeue.rebuild import QueueRebuildResult
+    from rmqindex.explanation import MissingPart
     from rmqindex.export import ExportResult
     from rmqindex.storage.location import PathLike
     from rmqindex.transaction.directories import FileEntry

@@ -1,12 +1,10 @@
-"""The audit of an index: its rules, and the findings of violations; and lost files of its log."""
+"""The audit of an index: its rules, and the findings of violations."""
 
 from typing import TYPE_CHECKING
 
 from rmqindex.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from rmqindex.audit.missing import MissingPart as MissingPart
-    from rmqindex.audit.missing import missing_parts as missing_parts
     from rmqindex.audit.plan import plan_audit as plan_audit
     from rmqindex.audit.plan import run_audit as run_audit
     from rmqindex.audit.plan import verify as verify

@@ -61,11 +61,7 @@ _FIELD_OFFSETS = {name: int(field[1]) for name, field in _fields.items()}
 
 
 def shown_layout(source: IndexSource, header: IndexHeader) -> Layout | None:
-    """Return the geometry that a file shows, or its size; None for a file without entries.
-
-    Raises:
-        RmqIndexError: The file's entries show none, or several.
-    """
+    """Return the geometry that a file shows, or its size; None for a file without entries."""
     usual = usual_layout(source.size)
     if not header.entry_count:
         return usual if usual is not None and looks_emptied(source) else None
@@ -83,12 +79,7 @@ def entry_byte(layout: Layout, position: int, field: str) -> int:
 
 
 def elapsed_seconds(store_timestamps: NDArray[np.int64] | int, begin: int) -> NDArray[np.int64]:
-    """Return what ``time_diff`` holds for store times (spec: put).
-
-    Args:
-        store_timestamps: Epoch milliseconds.
-        begin: The time from which seconds are counted, epoch milliseconds.
-    """
+    """Return what ``time_diff`` holds for store times, counted from ``begin`` (spec: put)."""
     times = np.asarray(store_timestamps, np.int64)
     if begin <= 0:
         return np.zeros(times.shape, np.int64)
@@ -158,11 +149,7 @@ class AuditedFile:
         return self.count
 
     def message_run(self, position: int) -> tuple[int, MessageRun]:
-        """Return the consecutive entries of one offset, as :meth:`rmqindex.IndexFile.message_run`.
-
-        Args:
-            position: The position of one of them.
-        """
+        """Return the consecutive entries of one offset, as ``IndexFile.message_run``."""
         stop = max(self.count, position) + FIRST_POSITION
         return read_message_run(self.source, self.layout, position, stop)
 
@@ -186,12 +173,7 @@ class AuditedFile:
 
 
 def open_planned(path: Location, mark: FileMark | None) -> IndexSource:
-    """Open a file of a planned audit.
-
-    Raises:
-        FileChangedError: It is gone, or is another file.
-        RmqIndexError: It cannot be read.
-    """
+    """Open a file of a planned audit."""
     try:
         return open_found_index(path, mark)
     except FileChangedError:
@@ -209,21 +191,9 @@ def open_audited(
     mark: FileMark | None = None,
     live_count: int | None = None,
 ) -> AuditedFile | None:
-    """Open a file, or add findings that say why it cannot be audited.
+    """Open a file, or return None and add findings that say why it cannot be audited.
 
-    Args:
-        path: The file.
-        layout: Its geometry; None to infer it.
-        findings: Collects the findings.
-        mark: Its mark; None to check nothing.
-        live_count: How many entries it had when it was found, if a writer may be at work since;
-            None if not.
-
-    Returns:
-        The file, or None where it cannot be audited further.
-
-    Raises:
-        FileChangedError: It is not the marked file.
+    A writer may have added to the ``live_count`` entries since.
     """
     try:
         source = open_planned(path, mark)
@@ -318,12 +288,7 @@ class UncountedEntries:
         self._counted = np.empty(0, np.int64)  # the counted entry that its chain leads to
 
     def counted(self, heads: NDArray[np.int32], first: int) -> NDArray[np.int32]:
-        """Return the counted entries that slots lead to, and other values as they are.
-
-        Args:
-            heads: The values of slots.
-            first: The number of the first one.
-        """
+        """Return the counted entries that slots lead to, and other values as they are."""
         file = self._file
         newer = np.flatnonzero((heads > file.count) & (heads < self._stop))
         if not len(newer):

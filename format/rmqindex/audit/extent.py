@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.explanation.coverage import LONGEST_LAG
+from rmqindex.explanation.reach import LONGEST_LAG
 from rmqindex.folders import INDEX_FOLDER
 from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.indexfile.decoding import MILLISECONDS
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from rmqindex.storage.location import Location
 
 __all__ = [
-    "Gap",
     "LogRange",
+    "MissingRun",
     "add_damage",
     "audit_missing",
     "broker_of",
@@ -68,12 +68,7 @@ def broker_of(directory: Location) -> BrokerState | None:
 
 
 def _end_rule(seconds: int, broker: BrokerState | None) -> str:
-    """Return the rule for messages without entries behind the last entry.
-
-    Args:
-        seconds: How much older than the newest message behind it the first of them is.
-        broker: What is known of the broker.
-    """
+    """Return the rule for messages without entries, so many seconds older than the newest."""
     if seconds > LONGEST_LAG or broker in (BrokerState.CRASHED, BrokerState.STOPPED):
         return "index_ends_early"
     return "index_behind" if broker is None else "index_lags"
@@ -108,14 +103,7 @@ class _Message(NamedTuple):
 def audit_missing(
     directory: str, log: CommitLog, findings: Findings, broker: BrokerState | None
 ) -> None:
-    """Check that a log beside an index without entries is whole, and has no message with keys.
-
-    Args:
-        directory: The index directory, which may be absent.
-        log: The CommitLog.
-        findings: Collects the findings.
-        broker: What is known of the broker.
-    """
+    """Check that a log beside an index without entries is whole, and has no message with keys."""
     # As a rebuild does, which leaves out what DLedger's group is not known to have agreed on.
     stop = log.agreed_stop(log.max_offset)
     assert stop is not None
@@ -164,35 +152,18 @@ class LogRange:
         start: The first offset, bytes.
         stop: The offset before which it ends; None for the log's end.
         begin: The offset of the first entry of all files.
-        directory: The index directory.
-        broker: What is known of the store's broker, which may have messages to index.
-        since: Messages stored earlier do not count, epoch milliseconds; None for all.
     """
 
     start: int
     stop: int | None
     begin: int
-    directory: Location
-    broker: BrokerState | None = None
-    since: int | None = None
-
-    @property
-    def is_live(self) -> bool:
-        """Whether a broker is writing."""
-        return self.broker is BrokerState.RUNNING
 
 
-class Gap:
+class MissingRun:
     """A run of consecutive messages without entries, reported as one finding."""
 
     def __init__(self, path: str, findings: Findings, broker: BrokerState | None) -> None:
-        """Begin without messages.
-
-        Args:
-            path: The file that findings name.
-            findings: Collects the findings.
-            broker: What is known of the broker.
-        """
+        """Begin without messages."""
         self.path = path
         self._findings = findings
         self._broker = broker

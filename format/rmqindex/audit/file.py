@@ -47,14 +47,7 @@ _NAME = re.compile(r"[0-9]{17}")
 def audit_file(
     file: AuditedFile, name: str, previous: IndexHeader | None, findings: Findings
 ) -> None:
-    """Check every byte of a file that a reader uses.
-
-    Args:
-        file: The file.
-        name: Its name.
-        previous: The header of the file before it, where known.
-        findings: Collects the findings.
-    """
+    """Check every byte of a file that a reader uses."""
     if not _NAME.fullmatch(name):
         findings.add(file.path, "file_name", None, "17 digits, yyyyMMddHHmmssSSS", name)
     header, layout = file.header, file.layout
@@ -188,16 +181,6 @@ def _audit_next_place(file: AuditedFile, findings: Findings) -> None:
 
 
 def _audit_chains(file: AuditedFile, findings: Findings, *, is_counted: bool) -> tuple[int, int]:
-    """Check every entry, link and slot of a file.
-
-    Args:
-        file: The file.
-        findings: Collects the findings.
-        is_counted: Whether the count is sound, so that slots may lead to a torn put behind it.
-
-    Returns:
-        How many slots the entries use, and how many entries lead to themselves.
-    """
     return _Chains(file, findings, is_counted=is_counted).audit()
 
 
@@ -246,7 +229,6 @@ class _Chains:
         expected: NDArray[Any] | str,
         got: NDArray[Any],
     ) -> None:
-        """Add a finding for each of the entries."""
         layout = self._file.layout
 
         def places() -> Iterator[tuple[int, str, int]]:
@@ -434,7 +416,6 @@ class _Chains:
         wanted: NDArray[np.int32],
         numbers: NDArray[np.integer],
     ) -> None:
-        """Add a finding for each of the slots."""
         path, layout = self._file.path, self._file.layout
         places = (
             (layout.slot_offset(number), f"{value} (slot {number})", head)

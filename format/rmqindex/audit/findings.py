@@ -50,15 +50,7 @@ class Findings:
         return max(self._limit - self._counts.get((file, rule), 0), 0)
 
     def add(self, file: str, rule: str, byte: int | None, expected: object, got: object) -> None:
-        """Add one finding.
-
-        Args:
-            file: The file.
-            rule: A name of ``AUDIT_RULES``.
-            byte: The offset in the file, bytes; None where no byte is at fault.
-            expected: The content of a sound file there.
-            got: The content of this one.
-        """
+        """Add one finding."""
         assert rule in _RULES, rule
         place = place_of(file, rule, byte, str(expected))
         if place in self._places:
@@ -76,14 +68,7 @@ class Findings:
     def each(
         self, file: str, rule: str, places: Iterable[tuple[int | None, object, object]], total: int
     ) -> None:
-        """Add many findings of one rule, generating only those within the limit.
-
-        Args:
-            file: The file.
-            rule: A name of ``AUDIT_RULES``.
-            places: The byte, expected and got of each, generated lazily.
-            total: How many there are.
-        """
+        """Add many findings of one rule, generating only those within the limit."""
         room = min(self.room(file, rule), total)
         for (byte, expected, got), _ in zip(places, range(room), strict=False):
             self.add(file, rule, byte, expected, got)
@@ -118,12 +103,7 @@ class Findings:
 
 
 def _with_one_rebuild(remedies: Sequence[str], values: Mapping[str, str]) -> list[str]:
-    """Return the remedies of one store's queues with one command that none of them has refused.
-
-    Args:
-        remedies: Those of all findings.
-        values: Of options that have another value in this store than in the table of rules.
-    """
+    """Return the remedies of one store's queues with one command that none of them has refused."""
     options: dict[str, None] = {}
     for remedy in remedies:
         for command in _COMMAND.finditer(remedy):

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from rmqindex.audit.audited import BLOCK, AuditedFile, elapsed_seconds
-from rmqindex.audit.extent import Gap, add_damage, index_end, log_start, rows_with_keys
+from rmqindex.audit.extent import MissingRun, add_damage, index_end, log_start, rows_with_keys
 from rmqindex.indexfile.decoding import MILLISECONDS
 from rmqindex.keys.messages import expand_messages, message_keys
 from rmqindex.layout import BEGIN_TIMESTAMP_OFFSET, END_TIMESTAMP_OFFSET, FIRST_POSITION
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from rmqindex.audit.extent import LogRange
     from rmqindex.audit.findings import Findings
+    from rmqindex.audit.units import AuditUnit
     from rmqindex.commitlog.log import CommitLog
     from rmqindex.errors import CorruptCommitLogError
     from rmqindex.query.verification import Comparison
@@ -51,21 +52,13 @@ _HASH_BITS = np.int64(32)
 
 
 def _pairs(rows: NDArray[np.int64], hashes: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Combine each row and hash into one number."""
     return (rows << _HASH_BITS) | hashes.astype(np.int64)
 
 
 def audit_entries(
     file: AuditedFile, log: CommitLog, findings: Findings, since: int | None = None
 ) -> None:
-    """Compare every entry of a file with the message at its offset.
-
-    Args:
-        file: The file.
-        log: The CommitLog.
-        findings: Takes what is wrong.
-        since: Blocks of entries that are all older are left out, epoch milliseconds.
-    """
+    """Compare every entry of a file with the message at its offset."""
     expired = 0
     # Brokers from 5.4.0 on index tags as well; which version wrote an entry is unknown.
     verifier = Verifier("indexed")
@@ -264,40 +257,34 @@ def audit_coverage(
     file: AuditedFile,
     others: Sequence[AuditedFile],
     log: CommitLog,
-    wanted: LogRange,
+    unit: AuditUnit,
     findings: Findings,
 ) -> None:
-    """Compare every message of a part of the log with its entries.
-
-    Args:
-        file: The file that must hold the entries; findings name it.
-        others: Files beside it that may hold some of them.
-        log: The CommitLog.
-        wanted: The part of the log.
-        findings: Takes what is wrong.
-    """
+    """Compare every message of a unit's part of the log with its entries."""
+    span = unit.span
+    assert span is not None
     spans = [_Spans.of(file, exact=True), *(_Spans.of(other, exact=False) for other in others)]
-    highest = max((span.highest for span in spans), default=-1)
-    gap = Gap(file.path, findings, wanted.broker)
-    start, stop = max(wanted.start, log_start(log, wanted.since)), wanted.stop
+    highest = max((each.highest for each in spans), default=-1)
+    missing = MissingRun(file.path, findings, unit.broker)
+    start, stop = max(span.start, log_start(log, unit.since)), span.stop
     is_last = stop is None
     if is_last:
         stop = log.agreed_stop()
-    reading = _Reading(log, wanted, start, stop, findings)
+    reading = _Reading(log, span, start, stop, unit.since, findings)
     for batch in reading.batches():
-        known = reading.judged(batch, gap)
+        messages = reading.judged(batch, missing)
         if is_last:
-            offsets = known["phy_offset"].to_numpy()
-            gap.add_behind(known.filter(_mask(offsets > highest)))
-            gap.see(batch)
+            offsets = messages["phy_offset"].to_numpy()
+            missing.add_behind(messages.filter(_mask(offsets > highest)))
+            missing.see(batch)
             # The last message that a running broker counts may have keys to come.
-            is_whole = offsets < highest if wanted.is_live else offsets <= highest
-            known = known.filter(_mask(is_whole))
-        if known.num_rows:
-            _audit_messages(known, spans, gap, findings)
-    if wanted.is_live and gap.behind and gap.behind_from <= index_end(wanted.directory):
-        gap.behind = 0  # the broker has indexed it meanwhile, and will do so with the rest
-    gap.finish(log.min_offset, wanted.begin)
+            is_whole = offsets < highest if unit.is_live else offsets <= highest
+            messages = messages.filter(_mask(is_whole))
+        if messages.num_rows:
+            _audit_messages(messages, spans, missing, findings)
+    if unit.is_live and missing.behind and missing.behind_from <= index_end(unit.path.parent):
+        missing.behind = 0  # the broker has indexed it meanwhile, and will do so with the rest
+    missing.finish(log.min_offset, span.begin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,9 +292,10 @@ class _Reading:
     """A reading of messages, in which damage is a finding."""
 
     log: CommitLog
-    wanted: LogRange
+    span: LogRange
     start: int
     stop: int | None
+    since: int | None
     findings: Findings
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -322,22 +310,22 @@ class _Reading:
 
     def _damaged(self, error: CorruptCommitLogError) -> None:
         starts = {str(file.path): file.start for file in self.log.files}
-        begin = starts.get(str(error.path), self.wanted.start) + error.byte
+        begin = starts.get(str(error.path), self.span.start) + error.byte
         # The audit of an older file finds what begins before, unless it is left out.
-        if begin >= self.wanted.start or self.wanted.since is not None:
+        if begin >= self.span.start or self.since is not None:
             add_damage(self.findings, error)
 
-    def judged(self, batch: pa.RecordBatch, gap: Gap) -> pa.RecordBatch:
+    def judged(self, batch: pa.RecordBatch, missing: MissingRun) -> pa.RecordBatch:
         """Return the messages that must have entries; count those before the index begins."""
-        wanted = self.wanted
-        if wanted.since is not None:
-            batch = batch.filter(_mask(batch["store_timestamp"].to_numpy() >= wanted.since))
-        if self.log.min_offset < wanted.begin and wanted.start < wanted.begin:
+        begin = self.span.begin
+        if self.since is not None:
+            batch = batch.filter(_mask(batch["store_timestamp"].to_numpy() >= self.since))
+        if self.log.min_offset < begin and self.span.start < begin:
             offsets = batch["phy_offset"].to_numpy()
-            early = batch.filter(_mask(offsets < wanted.begin))
-            gap.early += len(rows_with_keys(early))
+            early = batch.filter(_mask(offsets < begin))
+            missing.early += len(rows_with_keys(early))
             # A removed file may have held the first entries of the very first message.
-            batch = batch.filter(_mask(offsets > wanted.begin))
+            batch = batch.filter(_mask(offsets > begin))
         return batch
 
 
@@ -383,7 +371,7 @@ class _Spans:
 
 
 def _audit_messages(
-    batch: pa.RecordBatch, spans: Sequence[_Spans], gap: Gap, findings: Findings
+    batch: pa.RecordBatch, spans: Sequence[_Spans], missing: MissingRun, findings: Findings
 ) -> None:
     """Compare the keys of messages with the entries of their offsets."""
     offsets = batch["phy_offset"].to_numpy()
@@ -395,9 +383,9 @@ def _audit_messages(
     expected, firsts, wanted = np.unique(
         _pairs(rows, hashes), return_index=True, return_counts=True
     )
-    there = _Entries.between(offsets, spans)
-    order = np.argsort(there.pairs, kind="stable")
-    indexed, starts, counts = np.unique(there.pairs[order], return_index=True, return_counts=True)
+    entries = _Entries.between(offsets, spans)
+    order = np.argsort(entries.pairs, kind="stable")
+    indexed, starts, counts = np.unique(entries.pairs[order], return_index=True, return_counts=True)
     have = np.zeros(len(expected), np.int64)
     if len(indexed):
         places = np.searchsorted(indexed, expected)
@@ -408,18 +396,18 @@ def _audit_messages(
     with_keys = np.zeros(len(offsets), np.bool_)
     with_keys[rows] = True
     with_entries = np.zeros(len(offsets), np.bool_)
-    with_entries[there.pairs >> _HASH_BITS] = True
+    with_entries[entries.pairs >> _HASH_BITS] = True
     if (with_keys & ~with_entries).any():
         for row in np.flatnonzero(with_keys).tolist():
             if with_entries[row]:
-                gap.end()
+                missing.end()
             else:
-                gap.add(int(offsets[row]))
+                missing.add(int(offsets[row]))
     elif with_keys.any():
-        gap.end()
+        missing.end()
 
-    missing = (have < wanted) & with_entries[expected >> _HASH_BITS]
-    chosen = np.flatnonzero(missing).tolist()
+    is_missing = (have < wanted) & with_entries[expected >> _HASH_BITS]
+    chosen = np.flatnonzero(is_missing).tolist()
 
     def missing_keys() -> Iterator[tuple[None, str, str]]:
         for place in chosen:
@@ -429,11 +417,11 @@ def _audit_messages(
             told = f"{key} (hash {hashes[firsts[place]]}, message at {offsets[row]})"
             yield None, f"{wanted[place]} of {told}", f"{have[place]}"
 
-    findings.each(gap.path, "key_missing", missing_keys(), len(chosen))
+    findings.each(missing.path, "key_missing", missing_keys(), len(chosen))
     allowed = np.unique(
         np.concatenate([_pairs(rows, hashes), _pairs(tag_rows, tag_hashes)]), return_counts=True
     )
-    _report_duplicates(there, order, _Counts(indexed, starts, counts), allowed, findings)
+    _report_duplicates(entries, order, _Counts(indexed, starts, counts), allowed, findings)
 
 
 class _Counts(NamedTuple):
@@ -473,7 +461,7 @@ def _join(parts: list[NDArray[np.int64]]) -> NDArray[np.int64]:
 
 
 def _report_duplicates(
-    there: _Entries,
+    entries: _Entries,
     order: NDArray[np.int64],
     indexed: _Counts,
     messages: tuple[NDArray[np.int64], NDArray[np.int64]],
@@ -485,12 +473,12 @@ def _report_duplicates(
         return
     places = np.searchsorted(expected, indexed.pairs)
     places[places == len(expected)] = 0
-    known = expected[places] == indexed.pairs
-    surplus = np.flatnonzero(known & (indexed.counts > wanted[places]))
+    is_key = expected[places] == indexed.pairs
+    surplus = np.flatnonzero(is_key & (indexed.counts > wanted[places]))
     for place in surplus.tolist():
         last = int(order[indexed.starts[place] + indexed.counts[place] - 1])
-        file = there.files[int(there.owners[last])].file
-        position = int(there.positions[last])
+        file = entries.files[int(entries.owners[last])].file
+        position = int(entries.positions[last])
         findings.add(
             file.path,
             "entry_duplicate",

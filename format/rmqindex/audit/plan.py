@@ -126,17 +126,7 @@ def whole_audit(
     bodies: bool,
     progress: Callable[[int, int], None] | None = None,
 ) -> pa.Table:
-    """Run all parts of an audit, as :func:`verify` does.
-
-    Args:
-        path: As :func:`verify` takes it.
-        log: The CommitLog, open; None without one.
-        layout: As :func:`verify` takes it.
-        max_findings: As :func:`verify` takes it.
-        since: Epoch milliseconds, or None.
-        bodies: As :func:`verify` takes it.
-        progress: Called with how many parts were audited, and how many there are.
-    """
+    """Run all parts of an audit, as :func:`verify` does."""
     units = plan_audit(path, log, layout, since)
     batches = []
     for number, batch in enumerate(_run_audits(units, max_findings, log), 1):
@@ -156,7 +146,6 @@ def whole_audit(
 
 
 def _millis(since: int | datetime | timedelta | None) -> int | None:
-    """Return epoch milliseconds."""
     if not isinstance(since, (datetime, timedelta)):
         return int_or_none("since", since)
     time = datetime.now(UTC) - since if isinstance(since, timedelta) else since
@@ -209,7 +198,7 @@ def plan_audit(
             )
             return [alone]
     by_path = {member.path: place for place, member in enumerate(members)}
-    ranges = _ranges(members, directory, broker, since) if log is not None else {}
+    ranges = _ranges(members) if log is not None else {}
     units: list[StoreUnit | AuditUnit] = []
     if store.file is None:
         units.append(StoreUnit(directory, tuple(members), log_files, broker, log_folders))
@@ -256,7 +245,6 @@ def _run_audits(
     max_findings: int = _DEFAULT_LIMIT,
     log: CommitLog | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the findings of each part, run one after the other."""
     with ExitStack() as stack:
         files = units[0].log_files if units else None
         if log is not None and files is not None and files != log.files:
@@ -291,17 +279,6 @@ def run_body_audit(log: CommitLog, max_findings: int, since: int | None = None) 
     """Compare every message of a log with its CRCs, and inner batches with their numbers.
 
     A message that a broker is writing is left out.
-
-    Args:
-        log: The CommitLog.
-        max_findings: The most findings of one rule in one file.
-        since: Files of older messages are left out, epoch milliseconds.
-
-    Returns:
-        Findings as :func:`run_audit` returns them.
-
-    Raises:
-        RmqIndexError: The log cannot be read.
     """
     findings = Findings(max_findings)
     for records in log.records(log_start(log, since), log.agreed_stop(), mode="DROPMALFORMED"):
@@ -435,7 +412,7 @@ def _audit_unit(
     try:
         audit_entries(file, log, findings, unit.since)
         if unit.span is not None:
-            audit_coverage(file, [other for other, _ in others], log, unit.span, findings)
+            audit_coverage(file, [other for other, _ in others], log, unit, findings)
     except FileChangedError:
         raise
     except RmqIndexError as error:
@@ -454,9 +431,7 @@ def _listed_mark(entry: FileEntry) -> FileMark | None:
     return None if entry.identity is None else FileMark(entry.identity)
 
 
-def _ranges(
-    members: Sequence[Member], directory: Location, broker: BrokerState | None, since: int | None
-) -> dict[str, LogRange]:
+def _ranges(members: Sequence[Member]) -> dict[str, LogRange]:
     """Divide the log among the files with entries: each gets the part up to the next one's."""
     filled = [member for member in members if member.first >= 0]
     if not filled:
@@ -465,7 +440,7 @@ def _ranges(
     stops = [*starts[1:], None]
     begin = starts[0]
     return {
-        member.path: LogRange(0 if place == 0 else start, stop, begin, directory, broker, since)
+        member.path: LogRange(0 if place == 0 else start, stop, begin)
         for place, (member, start, stop) in enumerate(zip(filled, starts, stops, strict=True))
     }
 

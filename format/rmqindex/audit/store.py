@@ -77,12 +77,7 @@ def audit_names(directory: Location, findings: Findings) -> None:
 def audit_files(
     files: Sequence[tuple[str, IndexHeader, Layout | None]], findings: Findings
 ) -> None:
-    """Compare files with each other.
-
-    Args:
-        files: The path, header and geometry of each, oldest first.
-        findings: Collects the findings.
-    """
+    """Compare files with each other."""
     layouts = Counter(layout for _, _, layout in files if layout is not None)
     common = max(layouts, key=lambda layout: layouts[layout], default=None)
     for path, _, layout in files:
@@ -109,12 +104,6 @@ def audit_name_times(
 
     Names are local times of an unknown zone, and a file that was made long after its messages has
     such a name, too, but then so has the one before it.
-
-    Args:
-        directory: The index directory.
-        members: Its files, oldest first.
-        log: The CommitLog, if any.
-        findings: Collects the findings.
     """
     newest = max((member.header.end_timestamp for member in members), default=0)
     if log is not None and log.files:
@@ -151,42 +140,34 @@ def audit_state(
     log: CommitLog | None,
     findings: Findings,
 ) -> None:
-    """Check a local store's ``checkpoint``, ``abort`` and ``lock``, and for unfinished writes.
-
-    Args:
-        directory: The index directory.
-        members: Its files, oldest first.
-        broker: What is known of the store's broker.
-        log: The CommitLog, if any.
-        findings: Collects the findings.
-    """
+    """Check a local store's ``checkpoint``, ``abort`` and ``lock``, and for unfinished writes."""
     root = Path(directory).absolute().parent
     is_store = Path(directory).absolute().name == INDEX_FOLDER
     checkpoint = root / CHECKPOINT_NAME
-    known: StoreCheckpoint | None = StoreCheckpoint()
+    checkpoint_fields: StoreCheckpoint | None = StoreCheckpoint()
     try:
         if checkpoint.is_file():
-            known = StoreCheckpoint.load(checkpoint)
+            checkpoint_fields = StoreCheckpoint.load(checkpoint)
     except OSError as error:
         reason = unreadable(Location.of(checkpoint), error)
         findings.add(str(checkpoint), "unreadable", None, "a checkpoint", reason)
-        known = None
-    if is_store and broker is BrokerState.CRASHED and known is not None:
-        own = commit_log_of(root, "auto") or log
-        _audit_restart(members, known, own, root, findings)
-        if own is not None and own is not log:
-            own.close()
+        checkpoint_fields = None
+    if is_store and broker is BrokerState.CRASHED and checkpoint_fields is not None:
+        own_log = commit_log_of(root, "auto") or log
+        _audit_restart(members, checkpoint_fields, own_log, root, findings)
+        if own_log is not None and own_log is not log:
+            own_log.close()
     if is_store and broker is BrokerState.RUNNING and _audit_lock(directory, findings):
         return  # who writes may be about to finish what is unfinished
-    staging, left = staging_root(directory), dead_jobs(Path(directory))
+    staging, jobs = staging_root(directory), dead_jobs(Path(directory))
     if (staging / "journal.json").exists():
         findings.add(str(staging), "unfinished_write", None, "no journal", "a journal")
-    elif left:
+    elif jobs:
         findings.add(
-            str(left[0]), "unfinished_write", None, "no job of a dead process", f"{len(left)}"
+            str(jobs[0]), "unfinished_write", None, "no job of a dead process", f"{len(jobs)}"
         )
-    if is_store and broker is not BrokerState.RUNNING and known is not None:
-        _audit_checkpoint(checkpoint, known, members, broker, findings)
+    if is_store and broker is not BrokerState.RUNNING and checkpoint_fields is not None:
+        _audit_checkpoint(checkpoint, checkpoint_fields, members, broker, findings)
 
 
 def _audit_lock(directory: str, findings: Findings) -> bool:
@@ -214,34 +195,29 @@ def _audit_restart(
 ) -> None:
     """Say which files a broker deletes when it starts, and which entries it does not make again.
 
-    Args:
-        members: The files of the index.
-        checkpoint: The store's checkpoint; that of zeros where there is none.
-        log: The CommitLog; None where nobody can tell which messages the broker indexes again.
-        root: The store root.
-        findings: Collects the findings.
+    Without a log, nobody can tell which messages it indexes again.
     """
     end = checkpoint.index_msg_timestamp
     deleted = [member for member in members if member.header.end_timestamp > end]
     skipped = None
     if log is not None:
-        left = [member for member in members if member not in deleted]
+        remaining = [member for member in members if member not in deleted]
         # It skips what lies before the end of the last file that it keeps.
-        barrier = left[-1].header.end_phy_offset if left else 0
+        barrier = remaining[-1].header.end_phy_offset if remaining else 0
         skipped = log.min_offset, max(_recovered_from(checkpoint, root, log), barrier)
     lost = 0
     for member in deleted:
         count = member.header.entry_count
         if not count:
             continue
-        again = 0 if skipped is None else count - _count_entries(member, skipped)
-        lost += count - again
+        reindexed = 0 if skipped is None else count - _count_entries(member, skipped)
+        lost += count - reindexed
         findings.add(
             member.path,
-            "restart_loses" if again < count else "restart_rebuilds",
+            "restart_loses" if reindexed < count else "restart_rebuilds",
             None,
             f"index_msg_timestamp from {member.header.end_timestamp} on",
-            f"{end}: deletes {count} entries, indexes {again} again",
+            f"{end}: deletes {count} entries, indexes {reindexed} again",
         )
     if not lost:
         findings.add(str(root / ABORT_NAME), "abort_present", None, "no such file", "one")
@@ -276,23 +252,18 @@ def _count_entries(member: Member, skipped: tuple[int, int]) -> int:
         return 0  # their offsets ascend, or other rules say so
     if member.layout is None:
         return member.header.entry_count
-    found = 0
+    total = 0
     try:
         for entries in _blocks(member, member.layout):
             offsets = entries["phy_offset"].astype(np.int64)
-            found += int(np.count_nonzero((offsets >= first) & (offsets < stop)))
+            total += int(np.count_nonzero((offsets >= first) & (offsets < stop)))
     except RmqIndexError:
         return member.header.entry_count  # the file's own unit reports why
-    return found
+    return total
 
 
 def _has_entry_at(member: Member, time: int) -> bool:
-    """Return whether an entry has a time, or a later one: clocks step back, and header ends too.
-
-    Args:
-        member: The file.
-        time: Epoch milliseconds.
-    """
+    """Return whether an entry has a time, or a later one: clocks step back, and header ends too."""
     seconds = (time - member.header.begin_timestamp) // MILLISECONDS
     try:
         return member.layout is not None and any(
@@ -303,7 +274,6 @@ def _has_entry_at(member: Member, time: int) -> bool:
 
 
 def _blocks(member: Member, layout: Layout) -> Iterator[NDArray[Any]]:
-    """Yield the entries of a file."""
     stop = member.count + FIRST_POSITION
     with open_index_source(member.path, zero_extend_to=layout.file_size) as source:
         for position in range(FIRST_POSITION, stop, BLOCK):
@@ -348,14 +318,7 @@ def _audit_checkpoint(
 
 
 def audit_barrier(path: Location, last: IndexHeader, log: CommitLog, findings: Findings) -> None:
-    """Check whether the last file would make the broker skip future messages.
-
-    Args:
-        path: The last file.
-        last: Its header.
-        log: The CommitLog.
-        findings: Collects the findings.
-    """
+    """Check whether the last file would make the broker skip future messages."""
     end = log.max_offset
     # With an empty log, a broker restarts at 0: it skips all but a message at the very end.
     if last.end_phy_offset >= max(end, 1) and _leads_behind(path, last, end):

@@ -95,11 +95,11 @@ def members_of(entries: Sequence[FileEntry], layout: Layout | None) -> list[Memb
     for entry, header in headers:
         # A broker opens all files with one geometry: it extends short ones, and ignores surplus
         # bytes.
-        own = layouts[entry.size] or common
-        if own is None:
-            own = _usual(entry)
-        mark, *ends = _ends(entry, header, own, marks[entry.path])
-        members.append(Member(entry.path, entry.name, entry.size, header, own, mark, *ends))
+        file_layout = layouts[entry.size] or common
+        if file_layout is None:
+            file_layout = _usual(entry)
+        mark, *ends = _ends(entry, header, file_layout, marks[entry.path])
+        members.append(Member(entry.path, entry.name, entry.size, header, file_layout, mark, *ends))
     return members
 
 
@@ -113,7 +113,6 @@ def _usual(entry: FileEntry) -> Layout | None:
 
 
 def _commonest(layouts: Sequence[Layout | None]) -> Layout | None:
-    """Return the geometry that most files have."""
     counts = Counter(layout for layout in layouts if layout is not None)
     return max(counts, key=lambda layout: counts[layout], default=None)
 
@@ -134,11 +133,7 @@ def _layout_of(files: Sequence[tuple[FileEntry, IndexHeader]]) -> Layout | None:
 def _ends(
     entry: FileEntry, header: IndexHeader, layout: Layout | None, mark: FileMark
 ) -> tuple[FileMark, int, int]:
-    """Return a file's mark, and the offsets of its first and last entries, -1 without any.
-
-    Raises:
-        FileChangedError: The file is no longer the marked one.
-    """
+    """Return a file's mark, and the offsets of its first and last entries, -1 without any."""
     if layout is None:
         return mark, -1, -1
     try:
@@ -232,21 +227,17 @@ class AuditUnit:
 
 def files_since(files: Sequence[LogFile]) -> tuple[LogFile, ...]:
     """Return the files of a log without those that have expired since, and with newer ones."""
-    left = _without_expired(files, lambda file: file.path)
+    remaining = _without_expired(files, lambda file: file.path)
     if not files:
-        return left
-    found = find_files(list(dict.fromkeys(file.path.parent for file in files)))
-    return (*left, *(file for file in found if file.start >= files[-1].stop))
+        return remaining
+    listed = find_files(list(dict.fromkeys(file.path.parent for file in files)))
+    return (*remaining, *(file for file in listed if file.start >= files[-1].stop))
 
 
 def live_unit(unit: StoreUnit | AuditUnit) -> StoreUnit | AuditUnit | None:
     """Return what is left of a unit of a store in which a broker writes; others as they are.
 
-    Returns:
-        The unit with the files that are there now; None where its own file has expired.
-
-    Raises:
-        FileChangedError: A file is gone though older ones remain.
+    None where its own file has expired.
     """
     directory = unit.directory if isinstance(unit, StoreUnit) else unit.path.parent
     if not (unit.is_live or broker_of(directory) is BrokerState.RUNNING or _has_grown(unit)):
@@ -263,11 +254,9 @@ def live_unit(unit: StoreUnit | AuditUnit) -> StoreUnit | AuditUnit | None:
         if any(entry.name < unit.name for entry in index_entries(directory)):
             raise FileChangedError(unit.path, "removed")
         return None
-    span = unit.span
     return replace(
         unit,
         others=_without_expired(unit.others, lambda other: other[0]),
-        span=None if span is None else replace(span, broker=BrokerState.RUNNING),
         log_files=log_files,
         broker=BrokerState.RUNNING,
     )
@@ -275,18 +264,18 @@ def live_unit(unit: StoreUnit | AuditUnit) -> StoreUnit | AuditUnit | None:
 
 def _without_expired(items: Sequence[T], path: Callable[[T], Location]) -> tuple[T, ...]:
     """Leave out the oldest items whose files are gone, as a broker deletes them."""
-    there = [exists(path(item)) for item in items]
-    first = there.index(True) if True in there else len(items)
+    is_present = [exists(path(item)) for item in items]
+    first = is_present.index(True) if True in is_present else len(items)
     return tuple(items[first:])
 
 
 def _has_grown(unit: StoreUnit | AuditUnit) -> bool:
     """Return whether a file has more entries than when it was found, so that somebody writes."""
     if isinstance(unit, StoreUnit):
-        known = [(member.path, member.header.entry_count) for member in unit.members[-1:]]
+        counts = [(member.path, member.header.entry_count) for member in unit.members[-1:]]
     else:
-        known = [(unit.path, unit.count)]
-    for path, count in known:
+        counts = [(unit.path, unit.count)]
+    for path, count in counts:
         try:
             with open_index_source(path) as source:
                 if count < read_header(source).entry_count:

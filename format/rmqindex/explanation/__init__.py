@@ -1,23 +1,25 @@
-"""Why a key is or is not found: by the broker's search, the CommitLog, and what tools ask for."""
+"""Why a key is or is not found: by the broker's search, and by how far index and log reach."""
 
 from typing import TYPE_CHECKING
 
 from rmqindex.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from rmqindex.explanation.coverage import Uncovered as Uncovered
-    from rmqindex.explanation.coverage import uncovered as uncovered
-    from rmqindex.explanation.coverage import uncovered_in as uncovered_in
     from rmqindex.explanation.explain import SEARCHES as SEARCHES
     from rmqindex.explanation.explain import Search as Search
     from rmqindex.explanation.explain import explain_lookup as explain_lookup
-    from rmqindex.explanation.reasons import EXPLAIN_REASONS as EXPLAIN_REASONS
-    from rmqindex.explanation.reasons import Reason as Reason
+    from rmqindex.explanation.reach import MissingPart as MissingPart
+    from rmqindex.explanation.reach import Uncovered as Uncovered
+    from rmqindex.explanation.reach import missing_parts as missing_parts
+    from rmqindex.explanation.reach import uncovered as uncovered
+    from rmqindex.explanation.reach import uncovered_in as uncovered_in
+    from rmqindex.explanation.result import EXPLAIN_REASONS as EXPLAIN_REASONS
     from rmqindex.explanation.result import FileExplanation as FileExplanation
     from rmqindex.explanation.result import HitExplanation as HitExplanation
     from rmqindex.explanation.result import IndexReach as IndexReach
     from rmqindex.explanation.result import LogReach as LogReach
     from rmqindex.explanation.result import LookupExplanation as LookupExplanation
     from rmqindex.explanation.result import OtherTopic as OtherTopic
+    from rmqindex.explanation.result import Reason as Reason
 else:
     __getattr__, __dir__, __all__ = lazy_exports(__name__)

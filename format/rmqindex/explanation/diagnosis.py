@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rmqindex.explanation.reasons import EXPLAIN_REASONS, OF_OTHERS, Reason
+from rmqindex.explanation.result import EXPLAIN_REASONS, OF_OTHERS, Reason
 from rmqindex.explanation.wording import counted, listed, ranges
 from rmqindex.keys.hashing import index_key
 from rmqindex.keys.messages import tag_key
@@ -16,10 +16,8 @@ from rmqindex.transaction.broker_lock import BrokerState
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from rmqindex.explanation.broker import Window
-    from rmqindex.explanation.log_parts import IndexCover
-    from rmqindex.explanation.log_search import Fit, KeyForms, LogMessage, LogSearch
-    from rmqindex.explanation.other_pairs import PairOffsets
+    from rmqindex.explanation.index_search import PairOffsets, Window
+    from rmqindex.explanation.log_search import Fit, IndexCover, KeyForms, LogMessage, LogSearch
     from rmqindex.explanation.result import (
         FileExplanation,
         HitExplanation,
@@ -155,7 +153,6 @@ class _Diagnosis:
             yield Reason("no_entry", f"No entry of {self._name} in {self._files}.")
 
     def _own(self, fit: Fit) -> list[LogMessage]:
-        """Return the messages of the topic that the log search found."""
         search = self.evidence.search
         found = search.messages(fit) if search is not None else ()
         return [message for message in found if message.topic == self.evidence.topic]
@@ -318,8 +315,8 @@ class _Diagnosis:
         drawn = {reason.code for reason in reasons}
         # A topic that was misspelt explains more than others with the same key.
         left_out = "other_topic" if "topic_spelling" in drawn else None
-        kept = [reason for reason in reasons if reason.code != left_out]
-        yield from sorted(kept, key=lambda reason: _ORDER.get(reason.code, 1))
+        rest = [reason for reason in reasons if reason.code != left_out]
+        yield from sorted(rest, key=lambda reason: _ORDER.get(reason.code, 1))
         if not self.evidence.topics_known:
             yield Reason(
                 "topics_unknown",

@@ -14,26 +14,29 @@ import numpy as np
 
 from rmqindex.arguments import int_of, int_or_none
 from rmqindex.commitlog.snapshot import commit_log_of
-from rmqindex.explanation.broker import BrokerSearch, KeyTruths, Window, explain_file
 from rmqindex.explanation.diagnosis import Evidence, diagnose
-from rmqindex.explanation.log_parts import (
-    LogParts,
-    choose_parts,
-    cover_of,
-    default_limit,
-    gaps_of,
-)
-from rmqindex.explanation.log_search import KeyForms, LogSearch
-from rmqindex.explanation.other_pairs import (
+from rmqindex.explanation.index_search import (
+    BrokerSearch,
+    KeyTruths,
     PairOffsets,
+    Window,
     as_other_topic,
+    explain_file,
     holds_other_topics,
     look_up_pairs,
     topics_of,
     topics_to_try,
 )
-from rmqindex.explanation.reasons import OF_OTHERS
-from rmqindex.explanation.result import IndexReach, LookupExplanation
+from rmqindex.explanation.log_search import (
+    KeyForms,
+    LogParts,
+    LogSearch,
+    choose_parts,
+    cover_of,
+    default_limit,
+    gaps_of,
+)
+from rmqindex.explanation.result import OF_OTHERS, IndexReach, LookupExplanation
 from rmqindex.explanation.wording import Commands, Times
 from rmqindex.indexfile.geometry import AmbiguousLayoutError
 from rmqindex.keys.hashing import index_key, key_hash
@@ -57,8 +60,7 @@ if TYPE_CHECKING:
 
     from rmqindex.commitlog.log import CommitLog
     from rmqindex.commitlog.snapshot import LogArgument
-    from rmqindex.explanation.log_parts import IndexCover
-    from rmqindex.explanation.log_search import LogMessage
+    from rmqindex.explanation.log_search import IndexCover, LogMessage
     from rmqindex.explanation.result import (
         FileExplanation,
         HitExplanation,
@@ -187,8 +189,6 @@ def explain_lookup(
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """A key, and where it is looked for."""
-
     store: Store
     topic: str
     forms: KeyForms
@@ -209,16 +209,16 @@ class _Case:
         truths = KeyTruths(log)
         files = tuple(explain_file(file, broker, truths) for file in reversed(self.planned))
         index, cover = self._index_reach(), self._cover(files)
-        made = self._key_time(times.now if index is None else index.end_timestamp, times.now)
+        key_time = self._key_time(times.now if index is None else index.end_timestamp, times.now)
         search = None if log is None else LogSearch(topic, self.forms)
         reach, is_covered = None, True
         if log is not None and search is not None:
-            reach, is_covered = self._search_log(log, search, cover, search_log, made, progress)
+            reach, is_covered = self._search_log(log, search, cover, search_log, key_time, progress)
         hits = [hit for file in files for hit in file.hits if hit.reason not in OF_OTHERS]
         messages = [] if search is None else [*search.messages("key")]
-        own = [message.phy_offset for message in messages if message.topic == topic]
+        own_offsets = [message.phy_offset for message in messages if message.topic == topic]
         topics = topics_of(self.store.root)
-        is_missing = not hits and not own
+        is_missing = not hits and not own_offsets
         others, indexed = self._others(topics or (), messages, is_missing=is_missing)
         return Evidence(
             topic=topic,
@@ -237,8 +237,10 @@ class _Case:
             broker=BrokerLock.around(self.store.index).state,
             rocksdb_index=self.store.rocksdb_index,
             indexes_tags=self.store.has_rocksdb_store or self._has_tag_entries(hits),
-            is_uniq_key=self._is_uniq_key([*(hit.phy_offset for hit in hits), *own], made),
-            key_time=made,
+            is_uniq_key=self._is_uniq_key(
+                [*(hit.phy_offset for hit in hits), *own_offsets], key_time
+            ),
+            key_time=key_time,
             id_offset=self._id_offset(),
         )
 
@@ -269,7 +271,7 @@ class _Case:
         search: LogSearch,
         cover: IndexCover,
         search_log: Search,
-        made: int | None,
+        key_time: int | None,
         progress: Callable[[int, int], None] | None,
     ) -> tuple[LogReach, bool]:
         """Search the log; return its reach, and whether all gaps of the index were searched."""
@@ -279,10 +281,10 @@ class _Case:
         if search_log == "all":
             parts = choose_parts(log, [(log.min_offset, log.max_offset)], self.window)
         elif search_log == "gaps":
-            likely = None if made is None else Window(made - _DAY, made + _DAY)
+            likely = None if key_time is None else Window(key_time - _DAY, key_time + _DAY)
             parts = choose_parts(log, spans, self.window, likely, default_limit(log))
-        known = [gap for gap in gaps if not cover.may_hide(gap.start, gap.stop)]
-        reach = search.run(log, parts, known, progress)
+        readable_gaps = [gap for gap in gaps if not cover.may_hide(gap.start, gap.stop)]
+        reach = search.run(log, parts, readable_gaps, progress)
         is_covered = not any(
             start < stop and first < stop and start < last
             for start, stop in reach.unsearched
@@ -316,22 +318,22 @@ class _Case:
                 for name in tried
                 if holds_other_topics(name) or (is_missing and name.casefold() == near)
             ]
-        found = {
+        pairs = {
             pair.topic: pair
             for pair in look_up_pairs(self.planned, [(name, key) for name in tried], self.log)
         }
-        indexed = frozenset(found)
+        indexed = frozenset(pairs)
         for message in messages:
             name = message.topic
             if name == self.topic or not (is_missing or holds_other_topics(name)):
                 continue
             if not message.is_indexed:
                 continue
-            known = found.get(name, PairOffsets(name, key, (), True))
+            known = pairs.get(name, PairOffsets(name, key, (), True))
             if message.phy_offset not in known.phy_offsets:
                 offsets = sorted((*known.phy_offsets, message.phy_offset), reverse=True)
-                found[name] = known._replace(phy_offsets=tuple(offsets))
-        return tuple(as_other_topic(pair, self.log) for pair in found.values()), indexed
+                pairs[name] = known._replace(phy_offsets=tuple(offsets))
+        return tuple(as_other_topic(pair, self.log) for pair in pairs.values()), indexed
 
     def _variants(self) -> Sequence[PairOffsets]:
         """Return the other forms of the key that have entries."""
@@ -347,10 +349,10 @@ class _Case:
         pairs = [(self.topic, tag_key(tag)) for tag in tags]
         return bool(look_up_pairs(self.planned, pairs, self.log))
 
-    def _is_uniq_key(self, phy_offsets: Sequence[int], made: int | None) -> bool:
+    def _is_uniq_key(self, phy_offsets: Sequence[int], key_time: int | None) -> bool:
         """Return whether the key is a unique key: of the messages found, or by its form."""
         if self.log is None:
-            return made is not None
+            return key_time is not None
         offsets = np.array(phy_offsets[:_SAMPLED], np.int64)
         rows = self.log.read_at(offsets, ["all_uniq_keys"])["all_uniq_keys"].to_pylist()
         return any(self.forms.key in row for row in rows if row)

@@ -1,34 +1,238 @@
-"""Searches parts of the CommitLog for messages with a key, or with one like it."""
+"""The search of a CommitLog for a key: which parts are searched, and what they have."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from operator import itemgetter
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from rmqindex.commitlog.bodies import bad_body
-from rmqindex.explanation.log_parts import join_spans
 from rmqindex.explanation.result import LogReach
 from rmqindex.keys.hashing import KEY_SEPARATOR
 from rmqindex.keys.messages import is_rolled_back, tag_key
+from rmqindex.layout import FIRST_POSITION, INT64_MAX
 from rmqindex.record.batch_members import indexed_keys, member_keys
+from rmqindex.storage.filesystem import UnreadableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
+    from rmqindex.commitlog.files import LogFile
     from rmqindex.commitlog.log import CommitLog
     from rmqindex.errors import CorruptCommitLogError
-    from rmqindex.explanation.log_parts import Gap, LogParts
+    from rmqindex.explanation.index_search import Window
     from rmqindex.record.batch_members import BadInnerBatchError
+    from rmqindex.store.snapshot import SnapshotFile
 
     Span = tuple[int, int]
 
-__all__ = ["Fit", "KeyForms", "LogMessage", "LogSearch"]
+__all__ = [
+    "Fit",
+    "IndexCover",
+    "KeyForms",
+    "LogMessage",
+    "LogParts",
+    "LogSearch",
+    "choose_parts",
+    "cover_of",
+    "default_limit",
+    "gaps_of",
+]
+
+
+# What a search of the gaps reads at most, bytes: seconds from a disk, or from an object store.
+_MAX_LOCAL = 8 << 30
+_MAX_REMOTE = 1 << 30
+# Of a cut file, the entries in which the message before the last one is looked for.
+_LAST_ENTRIES = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A range of the log outside the entries of the index.
+
+    Attributes:
+        start: Where to search from, bytes: the last message before the gap, since some of its
+            entries may be missing.
+        stop: Where to search to: behind the start of the first message after the gap.
+        after: The offset of the message before the gap; None at the log's begin.
+        before: The offset of the message after the gap; None at the log's end.
+    """
+
+    start: int
+    stop: int
+    after: int | None
+    before: int | None
+
+    def holds(self, offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which offsets lie inside the gap, so that no entry of theirs can be there."""
+        low = -1 if self.after is None else self.after
+        high = INT64_MAX if self.before is None else self.before
+        inside: NDArray[np.bool_] = (low < offsets) & (offsets < high)
+        return inside & (offsets >= self.start) & (offsets < self.stop)
+
+
+class IndexCover(NamedTuple):
+    """Of which messages the files of an index have entries, as far as they can be read.
+
+    Attributes:
+        spans: The offsets of the first and the last message of each file with entries, in the
+            order of their names; a file that is cut ends with the last message that is sure to have
+            all its entries.
+        unread: The ranges of offsets of whose messages files that cannot be read may have entries.
+    """
+
+    spans: tuple[Span, ...]
+    unread: tuple[Span, ...]
+
+    def may_hide(self, start: int, stop: int) -> bool:
+        """Return whether a file that cannot be read may have entries of messages of a range."""
+        return any(first < stop and start < last for first, last in self.unread)
+
+
+def cover_of(
+    files: Iterable[SnapshotFile], damaged: Iterable[str], unreadable: Iterable[str]
+) -> IndexCover:
+    """Return of which messages files have entries; damaged ones count as absent."""
+    absent, hidden = set(damaged), set(unreadable)
+    spans: list[Span] = []
+    unread: list[Span] = []
+    is_unread = False
+    for file in files:
+        if isinstance(file.error, UnreadableError) or file.entry.path in hidden:
+            is_unread = True
+        elif file.error is None and not file.is_empty and file.entry.path not in absent:
+            span = _span_of(file)
+            if is_unread:
+                unread.append((spans[-1][1] if spans else 0, span[0] + 1))
+                is_unread = False
+            spans.append(span)
+    if is_unread:
+        unread.append((spans[-1][1] if spans else 0, INT64_MAX))
+    return IndexCover(tuple(spans), tuple(unread))
+
+
+def _span_of(file: SnapshotFile) -> Span:
+    header = file.header
+    is_cut = file.entry_count < header.entry_count
+    end = _last_whole_message(file) if is_cut else header.end_phy_offset
+    return header.begin_phy_offset, end
+
+
+def _last_whole_message(file: SnapshotFile) -> int:
+    """Return the offset of the message before that of the last entry left.
+
+    A message has an entry for each key, of which the cut may have taken some.
+    """
+    start = max(FIRST_POSITION, file.stop - _LAST_ENTRIES)
+    with file.open() as opened:
+        batches = list(opened.scan(start, file.stop, ["phy_offset"]))
+    offsets: list[int] = [offset for batch in batches for offset in batch["phy_offset"].to_pylist()]
+    whole = [offset for offset in offsets if offset < max(offsets)]
+    return max([file.header.begin_phy_offset, *whole])
+
+
+def gaps_of(spans: Iterable[Span], log: CommitLog) -> tuple[Gap, ...]:
+    """Return the ranges of the log that the index does not cover, in their order."""
+    gaps: list[Gap] = []
+    after: int | None = None
+    # A file whose name puts it in the wrong place has its entries all the same.
+    for begin, end in sorted(spans, key=itemgetter(0)):
+        if begin > (log.min_offset if after is None else after):
+            start = log.min_offset if after is None else max(after, log.min_offset)
+            if start < begin:
+                gaps.append(Gap(start, begin + 1, after, begin))
+        after = max(end, after or 0)
+    start = log.min_offset if after is None else max(after, log.min_offset)
+    if start < log.max_offset:
+        gaps.append(Gap(start, log.max_offset, after, None))
+    return tuple(gaps)
+
+
+@dataclass(frozen=True, slots=True)
+class LogParts:
+    """The ranges of offsets to search, and the others, as start and stop in bytes."""
+
+    searched: tuple[Span, ...] = ()
+    unsearched: tuple[Span, ...] = ()
+
+
+def choose_parts(
+    log: CommitLog,
+    ranges: Sequence[Span],
+    window: Window,
+    likely: Window | None = None,
+    limit: int | None = None,
+) -> LogParts:
+    """Choose which parts of the ranges are searched for a key, by the files of the log.
+
+    With a limit, in bytes: the files of the window, then those of the likely times, then the
+    newest. Without one, all: a clock that stepped back puts a message into a file of another time.
+    """
+    parts = [
+        (max(start, file.start), min(stop, file.stop, log.max_offset), file)
+        for file in log.files
+        for start, stop in ranges
+        if max(start, file.start) < min(stop, file.stop, log.max_offset)
+    ]
+    if limit is not None and sum(stop - start for start, stop, _ in parts) > limit:
+        times = [window] if likely is None else [window, likely]
+        ordered = sorted(
+            parts,
+            key=lambda part: (*(not _may_overlap(log, part[2], time) for time in times), -part[0]),
+        )
+        parts, total = [], 0
+        for part in ordered:
+            total += part[1] - part[0]
+            if parts and total > limit:
+                break
+            parts.append(part)
+    searched = join_spans((start, stop) for start, stop, _ in parts)
+    return LogParts(searched, _complement(searched, log.min_offset, log.max_offset))
+
+
+def _may_overlap(log: CommitLog, file: LogFile, window: Window) -> bool:
+    """Return whether a file has messages of a time, by the first message of it and the next."""
+    number = log.files.index(file)
+    following = log.files[number + 1] if number + 1 < len(log.files) else None
+    first = log.first_store_timestamp(file)
+    last = None if following is None else log.first_store_timestamp(following)
+    return (first is None or first <= window.end) and (last is None or last >= window.begin)
+
+
+def join_spans(spans: Iterable[Span]) -> tuple[Span, ...]:
+    """Sort ranges, and join those that meet."""
+    joined: list[Span] = []
+    for start, stop in sorted(spans):
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(stop, joined[-1][1]))
+        else:
+            joined.append((start, stop))
+    return tuple(joined)
+
+
+def _complement(spans: Iterable[Span], start: int, stop: int) -> tuple[Span, ...]:
+    """Return what ranges in their order leave of a whole."""
+    rest = []
+    for first, last in spans:
+        if start < first:
+            rest.append((start, first))
+        start = max(start, last)
+    if start < stop:
+        rest.append((start, stop))
+    return tuple(rest)
+
+
+def default_limit(log: CommitLog) -> int:
+    """Return how many bytes of the gaps are searched without being asked for more."""
+    return _MAX_REMOTE if any(file.path.local is None for file in log.files) else _MAX_LOCAL
+
 
 #: How a text of a message fits the key: it is the key; one part of a key with spaces; the tag; the
 #: same but for case and blanks; a longer key with the text in it.
@@ -128,14 +332,7 @@ class LogSearch:
         gaps: Sequence[Gap],
         progress: Callable[[int, int], None] | None = None,
     ) -> LogReach:
-        """Search, and return how far the log reaches.
-
-        Args:
-            log: The log.
-            parts: What to search.
-            gaps: What the index does not cover, where messages are counted.
-            progress: Called with the bytes searched, and of how many.
-        """
+        """Search, and return how far the log reaches."""
         faults: list[CorruptCommitLogError] = []
         total = sum(stop - start for start, stop in parts.searched)
         counts = dict.fromkeys(gaps, 0)
@@ -147,8 +344,8 @@ class LogSearch:
             ):
                 offsets = batch.column("phy_offset").to_numpy()
                 rows, texts = indexed_keys(batch["all_uniq_keys"], batch["all_keys"])
-                kept = ~is_rolled_back(batch["sys_flag"])
-                keyed = offsets[np.unique(rows[kept[rows]])]
+                is_kept = ~is_rolled_back(batch["sys_flag"])
+                keyed = offsets[np.unique(rows[is_kept[rows]])]
                 for gap in gaps:
                     inside = keyed[gap.holds(keyed)]
                     if len(inside):

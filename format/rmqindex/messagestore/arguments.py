@@ -27,18 +27,7 @@ Time = int | str | datetime
 
 
 def time_range(begin: Time | None, end: Time | None, zone: tzinfo) -> tuple[int | None, int | None]:
-    """Return two inclusive bounds as epoch milliseconds.
-
-    Args:
-        begin: The earliest time.
-        end: The latest time.
-        zone: The zone of times that name none.
-
-    Raises:
-        ValueError: A text that is no time, a number that is no milliseconds, ``begin`` after
-            ``end``, or no whole millisecond between them.
-        TypeError: Not a time.
-    """
+    """Return two inclusive bounds as epoch milliseconds."""
     low, high = _micros(begin, zone, "begin"), _micros(end, zone, "end")
     first = None if low is None else to_milliseconds(low, up=True)
     last = None if high is None else to_milliseconds(high, up=False)
@@ -50,12 +39,7 @@ def time_range(begin: Time | None, end: Time | None, zone: tzinfo) -> tuple[int 
 
 
 def since_millis(since: Time | timedelta | None, zone: tzinfo) -> int | None:
-    """Return a time, or how long ago it is, as epoch milliseconds, rounded up.
-
-    Raises:
-        ValueError: A text that is neither, or a number that is no milliseconds.
-        TypeError: Neither.
-    """
+    """Return a time, or how long ago it is, as epoch milliseconds, rounded up."""
     if isinstance(since, str):
         since = parse_duration(since) or since
     if isinstance(since, timedelta):
@@ -83,65 +67,49 @@ def _micros(time: Time | None, zone: tzinfo, name: str) -> int | None:
 
 
 def texts_of(name: str, values: str | Iterable[str] | None) -> tuple[str, ...]:
-    """Return one text, or several, as a tuple; nothing for None.
-
-    Raises:
-        TypeError: Not texts.
-        ValueError: None at all, which is probably not meant to stand for all, or one that is not
-            UTF-8.
-    """
+    """Return one text, or several, as a tuple; nothing for None."""
     if values is None:
         return ()
-    found = (values,) if isinstance(values, str) else tuple(values)
-    for value in found:
+    texts = (values,) if isinstance(values, str) else tuple(values)
+    for value in texts:
         if not isinstance(value, str):
             raise TypeError(f"{name}: expected texts, got {type(value).__name__}")
         check_text(name, value)
-    if not found:
+    if not texts:
         raise ValueError(f"{name}: expected at least one, or None for all, got none")
-    return found
+    return texts
 
 
 def queues_of(queue_id: int | Iterable[int] | None) -> tuple[int, ...]:
-    """Return one number of a queue, or several, as a tuple; nothing for None.
-
-    Raises:
-        TypeError: Not numbers.
-        ValueError: None at all, which is probably not meant to stand for all.
-    """
+    """Return one number of a queue, or several, as a tuple; nothing for None."""
     if queue_id is None:
         return ()
-    found = tuple(queue_id) if isinstance(queue_id, Iterable) else (queue_id,)
-    for value in found:
+    queues = tuple(queue_id) if isinstance(queue_id, Iterable) else (queue_id,)
+    for value in queues:
         if not is_int(value):
             raise TypeError(f"queue_id: expected numbers, got {type(value).__name__}")
-    if not found:
+    if not queues:
         raise ValueError("queue_id: expected at least one, or None for all, got none")
-    return tuple(int(value) for value in found)
+    return tuple(int(value) for value in queues)
 
 
 def key_array(keys: str | Iterable[str] | pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Return keys as a ``string`` array, each once, in their order.
-
-    Raises:
-        TypeError: Not texts.
-        ValueError: A null, or a text that is not UTF-8.
-    """
+    """Return keys as a ``string`` array, each once, in their order."""
     if isinstance(keys, (pa.Array, pa.ChunkedArray)):
         if keys.null_count:
             raise ValueError("keys: expected texts, got a null among them")
         kind = keys.type.value_type if pa.types.is_dictionary(keys.type) else keys.type
         if len(keys) and not _is_text(kind):
             raise TypeError(f"keys: expected texts, got {keys.type}")
-        found = keys.cast(pa.string())
+        array = keys.cast(pa.string())
     else:
         texts = [keys] if isinstance(keys, str) else list(keys)
         for text in texts:
             if not isinstance(text, str):
                 raise TypeError(f"keys: expected texts, got {type(text).__name__}")
             check_text("keys", text)
-        found = pa.array(texts, pa.string())
-    return found.unique()
+        array = pa.array(texts, pa.string())
+    return array.unique()
 
 
 def _is_text(kind: pa.DataType) -> bool:

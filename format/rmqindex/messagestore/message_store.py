@@ -13,28 +13,30 @@ from rmqindex.answers.files import describe
 from rmqindex.answers.plot import IMAGE_TYPES, count_index, draw_counts
 from rmqindex.answers.text import counted
 from rmqindex.arguments import int_or_none
-from rmqindex.audit.missing import missing_beside
 from rmqindex.audit.plan import verify
 from rmqindex.bulk.rebuild import rebuild_index
 from rmqindex.commitlog.selection import Selection, select_messages
 from rmqindex.commitlog.snapshot import commit_log_of
 from rmqindex.errors import RmqIndexError
-from rmqindex.explanation.coverage import uncovered
 from rmqindex.explanation.explain import explain_lookup
+from rmqindex.explanation.reach import missing_beside, uncovered
 from rmqindex.export.entries import EntrySelection, entry_schema, entry_tables
 from rmqindex.export.formats import DEFAULT_COLUMNS, as_table
 from rmqindex.export.usage import measure_usage
 from rmqindex.keys.utf8 import check_topic
 from rmqindex.markup import html_table
-from rmqindex.messagestore.arguments import key_array, queues_of, since_millis, texts_of, time_range
-from rmqindex.messagestore.columns import (
+from rmqindex.messagestore.answers import (
+    FILE_COLUMNS,
+    file_row,
+    files_text,
     incomplete_index,
     incomplete_log,
+    log_text,
     unpacking,
     usage_table,
     with_messages,
 )
-from rmqindex.messagestore.summary import FILE_COLUMNS, file_row, files_text, log_text
+from rmqindex.messagestore.arguments import key_array, queues_of, since_millis, texts_of, time_range
 from rmqindex.query.many_keys import lookup_keys
 from rmqindex.storage.filesystem import status_of
 from rmqindex.storage.location import Location

@@ -16,12 +16,11 @@ import rmqindex
 from commitlog_encoder import Log, Message, properties_text
 from recorded import MESSAGE_KINDS
 from rmqindex import CommitLog, CorruptCommitLogError, MessageStore
-from rmqindex.audit.missing import missing_parts
 from rmqindex.commitlog import newest_messages, selection
 from rmqindex.commitlog.selection import Selection
 from rmqindex.commitlog.tailing import follow
-from rmqindex.explanation.log_parts import LogParts
-from rmqindex.explanation.log_search import KeyForms, LogSearch
+from rmqindex.explanation.log_search import KeyForms, LogParts, LogSearch
+from rmqindex.explanation.reach import missing_parts
 from rmqindex.export.usage import measure_usage
 
 SAMPLE = rmqindex.sample_store()

@@ -25,8 +25,8 @@ from rmqindex import (
     rebuild_index,
 )
 from rmqindex.explanation import log_search
-from rmqindex.explanation.broker import Window
-from rmqindex.explanation.log_parts import choose_parts
+from rmqindex.explanation.index_search import Window
+from rmqindex.explanation.log_search import choose_parts
 
 BROKER = BROKER_VERSIONS / "5.5.0" / "store"
 DELAYED = "FD0000000000000000000000000000020D3C4E0E2F2A689CC3670060"

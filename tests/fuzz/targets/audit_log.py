@@ -65,7 +65,7 @@ def check(data):
     begin = 300 if flags & 2 else 0
     path = Location(PATH)
     start, stop = (begin if flags & 4 else 0), (400 if flags & 8 else None)
-    span = LogRange(start, stop, begin, path.parent)
+    span = LogRange(start, stop, begin)
     other = ((path, layout, None),) if flags & 0x10 else ()
     name = PATH.rpartition("/")[2]
     files = [LogFile(0, len(log), _LOG)] if log else []

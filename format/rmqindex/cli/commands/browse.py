@@ -13,7 +13,6 @@ from rmqindex.answers.contents import dump_answer, usage_answer
 from rmqindex.answers.messages import LISTED, message_list_answer, read_messages
 from rmqindex.answers.terminal import progress_bar
 from rmqindex.answers.text import complain, complain_of_missing
-from rmqindex.audit import missing_parts
 from rmqindex.cli.invocation import command
 from rmqindex.cli.options import (
     COUNT,
@@ -30,6 +29,7 @@ from rmqindex.cli.options import (
 )
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.commitlog.selection import newest_messages
+from rmqindex.explanation import missing_parts
 from rmqindex.export.dump import dump_file
 from rmqindex.export.usage import GROUPS, folder_usage, measure_usage
 

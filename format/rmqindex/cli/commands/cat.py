@@ -18,7 +18,6 @@ from rmqindex.answers.messages import (
     read_messages,
 )
 from rmqindex.answers.text import complain, complain_of_missing
-from rmqindex.audit import missing_parts
 from rmqindex.cli.invocation import command, several_named
 from rmqindex.cli.options import (
     TEXT,
@@ -33,7 +32,7 @@ from rmqindex.command_line import command_line
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.consumequeue.paths import queue_topics
 from rmqindex.errors import RmqIndexError
-from rmqindex.explanation import uncovered
+from rmqindex.explanation import missing_parts, uncovered
 from rmqindex.folders import INDEX_FOLDER
 from rmqindex.keys.hashing import index_key, key_hash
 from rmqindex.layout import INT64_MAX

@@ -13,7 +13,6 @@ import click
 from rmqindex.answers.terminal import progress_bar
 from rmqindex.answers.text import complain, complain_of_lacking, complain_of_missing
 from rmqindex.answers.writes import export_answer
-from rmqindex.audit import missing_parts
 from rmqindex.cli.invocation import command, several_named
 from rmqindex.cli.options import (
     NUMBER,
@@ -27,6 +26,7 @@ from rmqindex.cli.options import (
 )
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.errors import RmqIndexError
+from rmqindex.explanation import missing_parts
 from rmqindex.export import (
     DEFAULT_COLUMNS,
     FORMATS,

@@ -28,7 +28,7 @@ from rmqindex.cli.options import (
 )
 from rmqindex.command_line import command_line
 from rmqindex.commitlog.snapshot import commit_log_of
-from rmqindex.explanation.coverage import uncovered
+from rmqindex.explanation.reach import uncovered
 from rmqindex.keys.hashing import index_key
 from rmqindex.keys.messages import tag_key
 from rmqindex.layout import DEFAULT_MAX_MSGS_NUM_BATCH, INT64_MAX

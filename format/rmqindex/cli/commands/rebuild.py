@@ -12,7 +12,6 @@ import click
 from rmqindex.answers.terminal import explain_interrupt, progress_bar
 from rmqindex.answers.text import complain, complain_of_missing
 from rmqindex.answers.writes import broker_notes, queue_rebuild_answer, rebuild_answer
-from rmqindex.audit import missing_parts
 from rmqindex.bulk.rebuild import rebuild_index
 from rmqindex.cli.invocation import command
 from rmqindex.cli.options import (
@@ -33,6 +32,7 @@ from rmqindex.cli.options import (
 from rmqindex.command_line import command_line
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.consumequeue.rebuild import rebuild_consume_queues
+from rmqindex.explanation import missing_parts
 from rmqindex.folders import BATCH_FOLDER, COMMITLOG_FOLDER, INDEX_FOLDER, QUEUE_FOLDER
 from rmqindex.queue_layout import DEFAULT_BATCH_FILE_SIZE, DEFAULT_DELAY_LEVELS, DEFAULT_FILE_SIZE
 from rmqindex.storage.location import Location

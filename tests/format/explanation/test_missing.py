@@ -11,8 +11,8 @@ import rmqindex
 from commitlog_encoder import Log, Message, properties_text
 from recorded import BROKER_VERSIONS, MESSAGE_KINDS, STORE_KINDS
 from rmqindex import CommitLog, CorruptCommitLogError, IncompleteLogWarning, MessageStore
-from rmqindex.audit import missing_parts
 from rmqindex.commitlog import leads
+from rmqindex.explanation import missing_parts
 
 SAMPLE = rmqindex.sample_store()
 HEALTHY = [

@@ -1,4 +1,4 @@
-"""The messages of entries that were looked up, beside them."""
+"""What a store answers: tables of hits and usage, warnings as metadata, and a text of its files."""
 
 from __future__ import annotations
 
@@ -10,23 +10,38 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rmqindex.answers.files import total
+from rmqindex.answers.text import counted, size_text
 from rmqindex.commitlog.bodies import Unpacking
 from rmqindex.errors import IncompleteIndexWarning, IncompleteLogWarning
 from rmqindex.export.formats import DEFAULT_COLUMNS, as_table
 from rmqindex.query.many_keys import LOOKUP_SCHEMA
 from rmqindex.query.verification import VERIFIED
+from rmqindex.times import format_millis
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import tzinfo
 
-    from rmqindex.audit.missing import MissingPart
+    from rmqindex.answers.files import FileFacts
     from rmqindex.commitlog.log import CommitLog
-    from rmqindex.explanation.coverage import Uncovered
+    from rmqindex.explanation.reach import MissingPart, Uncovered
     from rmqindex.export.usage import Usage
     from rmqindex.indexfile.entries import Mode
     from rmqindex.store.snapshot import SnapshotFile
 
-__all__ = ["incomplete_index", "incomplete_log", "usage_table", "with_messages"]
+__all__ = [
+    "FILE_COLUMNS",
+    "file_row",
+    "files_text",
+    "incomplete_index",
+    "incomplete_log",
+    "log_text",
+    "unpacking",
+    "usage_table",
+    "with_messages",
+]
+
 
 _USAGE_TYPES = {
     "topic": pa.string(),
@@ -50,21 +65,12 @@ def unpacking(columns: Sequence[str], mode: Mode) -> Unpacking:
     )
 
 
-def with_messages(found: pa.Table, log: CommitLog, mode: Mode) -> pa.Table:
-    """Add the columns of the messages, bodies unpacked; null unless an entry is verified.
-
-    Args:
-        found: A table of ``LOOKUP_SCHEMA``.
-        log: The CommitLog.
-        mode: What to do with a body that is damaged: raise, or give null for it.
-
-    Raises:
-        RmqIndexError: The storage failed, or a body is damaged; only ``FAILFAST``.
-    """
+def with_messages(hits: pa.Table, log: CommitLog, mode: Mode) -> pa.Table:
+    """Add the columns of the messages, bodies unpacked; null unless an entry is verified."""
     columns = [name for name in DEFAULT_COLUMNS if name not in LOOKUP_SCHEMA.names]
     bodies = unpacking(columns, mode)
-    offsets = found.column("phy_offset").to_numpy()
-    verified = np.asarray(pc.equal(found.column("match_state"), VERIFIED))
+    offsets = hits.column("phy_offset").to_numpy()
+    verified = np.asarray(pc.equal(hits.column("match_state"), VERIFIED))
     sizes = log.read_at(offsets, ["size"]).column("size").fill_null(0)
     filled = np.cumsum(sizes.to_numpy(zero_copy_only=False), dtype=np.int64)
     parts: list[pa.Table] = []
@@ -81,8 +87,8 @@ def with_messages(found: pa.Table, log: CommitLog, mode: Mode) -> pa.Table:
     messages = pa.concat_tables(parts).drop_columns(["state"])
     log.ensure_same()
     for field in messages.schema:
-        found = found.append_column(field, messages.column(field.name))
-    return found
+        hits = hits.append_column(field, messages.column(field.name))
+    return hits
 
 
 def incomplete_index(
@@ -112,3 +118,60 @@ def usage_table(usage: Usage, groups: Sequence[str], metadata: dict[str, str] | 
         if not _USAGE_GROUPS.get(name, set(groups)).isdisjoint(groups)
     }
     return pa.table(columns).replace_schema_metadata(metadata)
+
+
+#: The names of the cells of :func:`file_row`.
+FILE_COLUMNS = (
+    "file",
+    "entries",
+    "slots used",
+    "first stored",
+    "last stored",
+    "first offset",
+    "last offset",
+    "size",
+)
+
+
+def files_text(facts: Sequence[FileFacts], zone: tzinfo, zone_name: str) -> str:
+    """Return how many entries the files have, and of which times."""
+    together = total(facts)
+    text = (
+        f"{counted(together.entry_count, 'entry', 'entries')} in "
+        f"{counted(together.file_count, 'IndexFile')}"
+    )
+    begin, end = together.begin_timestamp, together.end_timestamp
+    if begin is None or end is None:
+        return text
+    return (
+        f"{text}, stored {format_millis(begin, zone)} to {format_millis(end, zone)} ({zone_name})"
+    )
+
+
+def log_text(log: CommitLog | None) -> str:
+    """Return where a log begins, and how many files it has."""
+    if log is None or not log.files:
+        return "no CommitLog"
+    return f"CommitLog from offset {log.min_offset} in {counted(len(log.files), 'file')}"
+
+
+def file_row(file: FileFacts, zone: tzinfo) -> tuple[object, ...]:
+    """Return the cells of an IndexFile; the error of one that cannot be used."""
+    size = size_text(file.size)
+    if file.error is not None:
+        return (file.name, file.error, *([None] * 5), size)
+    share = None
+    if file.hash_slot_num:
+        share = f"{100 * (file.hash_slot_count or 0) / file.hash_slot_num:.0f} %"
+    if not file.entry_count or file.begin_timestamp is None or file.end_timestamp is None:
+        return (file.name, 0, share, *([None] * 4), size)
+    return (
+        file.name,
+        file.entry_count,
+        share,
+        format_millis(file.begin_timestamp, zone),
+        format_millis(file.end_timestamp, zone),
+        file.begin_phy_offset,
+        file.end_phy_offset,
+        size,
+    )

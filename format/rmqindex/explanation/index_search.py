@@ -1,4 +1,4 @@
-"""The broker's search for one key, file by file: what it returns, and why it misses the rest.
+"""The search of an index for a key: as the broker makes it, and under other topics and forms.
 
 RocketMQ: ``IndexService.queryOffset``, ``IndexFile.selectPhyOffset``.
 """
@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.explanation.result import FileExplanation, HitExplanation
+from rmqindex.explanation.result import FileExplanation, HitExplanation, OtherTopic
+from rmqindex.folders import BATCH_FOLDER, QUEUE_FOLDER
 from rmqindex.indexfile.committed import open_index_source
 from rmqindex.keys.hashing import index_key, key_hash
 from rmqindex.layout import FIRST_POSITION, INVALID_INDEX
@@ -20,9 +21,11 @@ from rmqindex.query.ranks import SearchedFile
 from rmqindex.query.verification import NO_LOG, Verdict, Verifier
 from rmqindex.storage.filesystem import UnreadableError
 from rmqindex.storage.identity import FileChangedError
+from rmqindex.store.contents import rocksdb_queues
+from rmqindex.transaction.directories import entries_or_none
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     import pyarrow as pa
 
@@ -30,10 +33,21 @@ if TYPE_CHECKING:
     from rmqindex.header import IndexHeader
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.indexfile.reader import IndexFile
-    from rmqindex.storage.location import PathLike
+    from rmqindex.storage.location import Location, PathLike
     from rmqindex.store.snapshot import SnapshotFile
 
-__all__ = ["BrokerSearch", "KeyTruths", "Window", "explain_file", "truth_of"]
+__all__ = [
+    "BrokerSearch",
+    "PairOffsets",
+    "Window",
+    "as_other_topic",
+    "explain_file",
+    "holds_other_topics",
+    "look_up_pairs",
+    "topics_of",
+    "topics_to_try",
+]
+
 
 # What a verdict means for an entry that the broker returns.
 _TRUTHS = {
@@ -62,27 +76,18 @@ class KeyTruths:
         self._verifier = Verifier("members", strict=False)
 
     def verdicts(
-        self, searched: SearchedFile, found: pa.RecordBatch, pairs: Sequence[tuple[str, str]]
+        self, searched: SearchedFile, entries: pa.RecordBatch, pairs: Sequence[tuple[str, str]]
     ) -> list[Verdict]:
-        """Return a verdict for each entry of a file.
-
-        Args:
-            searched: The file.
-            found: What :meth:`rmqindex.IndexFile.lookup` found.
-            pairs: The topic and key of each hash that was looked up.
-
-        Raises:
-            RmqIndexError: The storage failed, or the file was changed since it was listed.
-        """
-        if self._log is None or not len(found):
-            return [Verdict(NO_LOG)] * len(found)
+        """Return a verdict for each entry of a file."""
+        if self._log is None or not len(entries):
+            return [Verdict(NO_LOG)] * len(entries)
         columns = ("key_hash", "phy_offset", "position")
         compared = self._verifier.compare(
-            self._log, [searched], *(found[name].to_numpy() for name in columns)
+            self._log, [searched], *(entries[name].to_numpy() for name in columns)
         )
         return [
             compared.verdict(entry, *pairs[query])
-            for entry, query in enumerate(found["query"].to_pylist())
+            for entry, query in enumerate(entries["query"].to_pylist())
         ]
 
 
@@ -128,11 +133,11 @@ class BrokerSearch:
         self.leave(file.header, len(offsets))
         return Counter(offsets), reason
 
-    def leave(self, header: IndexHeader, found: int = 0) -> None:
+    def leave(self, header: IndexHeader, count: int = 0) -> None:
         """Note how many offsets a file gave, and whether the broker searches the next one."""
         if self._stopped_by is not None:
             return
-        self._returned += found
+        self._returned += count
         if self._returned >= self._limit:
             self._stopped_by = "hidden_by_limit"
         elif header.begin_timestamp < self.window.begin:
@@ -169,8 +174,8 @@ def _explain_open_file(
     returned, missing = broker.search(file)
     slot = broker.hash % layout.hash_slot_num
     chain = _chain_hashes(file.path, layout, slot, planned.entry_count)
-    found = file.lookup([broker.hash], planned.stop)
-    if not len(found):
+    entries = file.lookup([broker.hash], planned.stop)
+    if not len(entries):
         reason = "other_keys" if chain else "empty_slot"
         others = len(set(chain))
         detail = f"slot {slot}: " + (
@@ -180,8 +185,8 @@ def _explain_open_file(
             else "empty"
         )
         return FileExplanation(entry.path, entry.name, reason, detail, slot, len(chain))
-    verdicts = truths.verdicts(SearchedFile.of(file, planned.name_path), found, [broker.pair])
-    hits = _explain_hits(found, verdicts, returned, missing, broker, file)
+    verdicts = truths.verdicts(SearchedFile.of(file, planned.name_path), entries, [broker.pair])
+    hits = _explain_hits(entries, verdicts, returned, missing, broker, file)
     reasons = Counter(hit.reason for hit in hits)
     reason = "hit" if reasons["hit"] else hits[0].reason
     detail = f"slot {slot}: " + ", ".join(f"{count} {name}" for name, count in reasons.items())
@@ -189,7 +194,7 @@ def _explain_open_file(
 
 
 def _explain_hits(
-    found: pa.RecordBatch,
+    entries: pa.RecordBatch,
     verdicts: Sequence[Verdict],
     returned: Counter[int],
     missing: str,
@@ -197,7 +202,7 @@ def _explain_hits(
     file: IndexFile,
 ) -> list[HitExplanation]:
     """Explain, for each entry with the hash, whether the broker returns it, and why."""
-    rows = found.select(["position", "phy_offset", "store_timestamp", "time_diff"]).to_pylist()
+    rows = entries.select(["position", "phy_offset", "store_timestamp", "time_diff"]).to_pylist()
     hits = []
     for row, verdict in zip(rows, verdicts, strict=True):
         truth, message = truth_of(verdict.state), verdict.message
@@ -213,9 +218,9 @@ def _explain_hits(
         elif not broker.window.holds(read):
             reason = "read_early"
         else:
-            late = file.header.begin_timestamp + row["time_diff"] * 1000
+            late_time = file.header.begin_timestamp + row["time_diff"] * 1000
             is_first = row["position"] == FIRST_POSITION
-            reason = "read_late" if is_first and not broker.window.holds(late) else missing
+            reason = "read_late" if is_first and not broker.window.holds(late_time) else missing
         hits.append(
             HitExplanation(
                 row["position"], offset, time, reason, message if reason == "collision" else None
@@ -236,3 +241,109 @@ def _chain_hashes(path: PathLike, layout: Layout, slot: int, count: int) -> list
             previous = int(entry["prev_position"][0])
             position = previous if previous < position else INVALID_INDEX
     return hashes
+
+
+# TopicValidator, MixAll, TimerMessageStore: where the broker stores messages of other topics.
+_SYSTEM_TOPICS = (
+    "SCHEDULE_TOPIC_XXXX",
+    "RMQ_SYS_TRANS_HALF_TOPIC",
+    "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+    "rmq_sys_wheel_timer",
+)
+_GROUP_PREFIXES = ("%RETRY%", "%DLQ%")
+# MessageConst.PROPERTY_REAL_TOPIC.
+_REAL_TOPIC = "REAL_TOPIC"
+
+
+class PairOffsets(NamedTuple):
+    """The messages of a topic and key, newest first.
+
+    Attributes:
+        topic: The topic.
+        key: The key.
+        phy_offsets: Their CommitLog offsets, bytes; without those known to have other keys.
+        is_verified: Whether all were read and have the key.
+    """
+
+    topic: str
+    key: str
+    phy_offsets: tuple[int, ...]
+    is_verified: bool
+
+
+def topics_of(store: Location) -> list[str] | None:
+    """Return the topics of a store, by the folders of its ConsumeQueues.
+
+    None where the queues are in RocksDB, so that no folder names a topic.
+    """
+    folders = {
+        entry.name
+        for name in (QUEUE_FOLDER, BATCH_FOLDER)
+        for entry in entries_or_none(store.child(name))
+        if entry.is_directory
+    }
+    if not folders and rocksdb_queues(store) is not None:
+        return None
+    return sorted(folders)
+
+
+def holds_other_topics(topic: str) -> bool:
+    """Return whether a broker keeps messages of other topics under a topic."""
+    return topic in _SYSTEM_TOPICS or topic.startswith(_GROUP_PREFIXES)
+
+
+def topics_to_try(topic: str, topics: Sequence[str]) -> list[str]:
+    """Return the topics under which a key may be besides its own, the broker's own first."""
+    names = [name for name in topics if holds_other_topics(name)]
+    names += [name for name in (topic.strip(), *topics) if name and not holds_other_topics(name)]
+    return [name for name in dict.fromkeys((*_SYSTEM_TOPICS, *names)) if name != topic]
+
+
+def look_up_pairs(
+    files: Sequence[SnapshotFile], pairs: Iterable[tuple[str, str]], log: CommitLog | None
+) -> list[PairOffsets]:
+    """Look up topics and keys, and return those that have entries; their messages are compared."""
+    wanted = list(dict.fromkeys(pairs))
+    hashes = [key_hash(index_key(*pair)) for pair in wanted]
+    truths = KeyTruths(log)
+    truths_of: dict[int, dict[int, str]] = {}
+    for file in reversed(files):
+        if file.is_empty or not wanted:
+            continue
+        try:
+            with file.open() as opened:
+                entries = opened.lookup(hashes, file.stop)
+        except FileChangedError:
+            raise
+        except RmqIndexError:
+            continue  # its own explanation reports it
+        verdicts = truths.verdicts(SearchedFile.planned(file), entries, wanted)
+        for query, offset, verdict in zip(
+            entries["query"].to_pylist(), entries["phy_offset"].to_pylist(), verdicts, strict=True
+        ):
+            truth = truth_of(verdict.state)
+            if truth in ("hit", "expired"):
+                truths_of.setdefault(query, {})[offset] = truth
+    return [
+        PairOffsets(
+            *wanted[query],
+            tuple(truths_of[query]),
+            log is not None and set(truths_of[query].values()) <= {"hit"},
+        )
+        for query in sorted(truths_of)
+    ]
+
+
+def as_other_topic(pair: PairOffsets, log: CommitLog | None) -> OtherTopic:
+    """Add the topics to which the messages belong."""
+    real = read_real_topics(log, pair.phy_offsets) if holds_other_topics(pair.topic) else ()
+    return OtherTopic(pair.topic, pair.phy_offsets, pair.is_verified, real)
+
+
+def read_real_topics(log: CommitLog | None, phy_offsets: Sequence[int]) -> tuple[str, ...]:
+    """Return the distinct ``REAL_TOPIC`` of messages."""
+    if log is None or not phy_offsets:
+        return ()
+    rows = log.read_at(np.array(phy_offsets, np.int64), ["properties"])["properties"].to_pylist()
+    named = [dict(row).get(_REAL_TOPIC) for row in rows if row is not None]
+    return tuple(dict.fromkeys(name for name in named if name))
