@@ -54,7 +54,9 @@ def absolute_log(path: Location) -> Location:
 
 
 def find_log(file_path: Location, commit_log: str) -> Location | None:
-    """Return where the messages of an IndexFile are.
+    """Return where the messages of an IndexFile are, by the option ``commitLog``.
+
+    Of a listed file the store's root is known, so that no store is resolved for it.
 
     Returns:
         A path that ``CommitLog`` accepts; None if ``auto`` finds no log.
@@ -112,7 +114,7 @@ def logs_of(paths: Sequence[Location]) -> list[StoreLog]:
 
 
 def store_of_log(path: Location) -> str:
-    """Return the store of a CommitLog."""
+    """Return the store of a CommitLog, by its path or the first of several, as :func:`store_of`."""
     first = several_logs(path)[0]
     return str(root_of(first.parent if _LOG_FILE.fullmatch(first.name) else first))
 

@@ -275,7 +275,7 @@ def _refuse_rocksdb_index(path: Location, index: Location | None, folders: Conta
 
 
 def index_files(path: PathLike) -> list[FileEntry]:
-    """Return the IndexFiles of a path, oldest first.
+    """Return the IndexFiles of a path, oldest first, for callers that need no header.
 
     Raises:
         RmqIndexError: As :meth:`rmqindex.store.Store.open` and :func:`list_index_files`.
@@ -332,7 +332,8 @@ def root_of(directory: Location) -> Location:
     """Return the store root that a directory of IndexFiles or of a log is in.
 
     It depends on the text of the path alone (RocketMQ: ``StorePathConfigHelper``), and costs no
-    I/O.
+    I/O: a :class:`rmqindex.store.Store` is resolved on the disk, which the tasks of a query cannot
+    afford, and a log need not have an index beside it.
 
     Returns:
         The parent of ``index``, ``commitlog`` and ``dledger-*``; of ``dledger-*/data`` the parent
