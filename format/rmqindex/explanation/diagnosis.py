@@ -212,12 +212,18 @@ class _Diagnosis:
 
     def _mend(self, first: int) -> str | None:
         """Return the command that indexes what lies at an offset or behind it."""
-        index = self.evidence.index
+        index, log = self.evidence.index, self.evidence.log
+        is_tag = self.evidence.forms.tags is not None
+        # Without it, a rebuild leaves out tags of which the files have no entries.
+        tags = ("--index-tags",) * is_tag
         if index is None:
-            return self.commands.rebuild("--replace" if self.evidence.files else None)
-        if first < index.end_phy_offset:
-            return self.commands.rebuild("--replace")
-        return None if self._is_running else self.commands.rebuild("--resume")
+            replace = ("--replace",) if self.evidence.files else ()
+            return self.commands.rebuild(*replace, *tags)
+        # Resuming adds keys that the last message lacks, and no tags of it.
+        is_behind = first > index.end_phy_offset or (first == index.end_phy_offset and not is_tag)
+        if not is_behind or (log is not None and log.outside(index)[0]):
+            return self.commands.rebuild("--replace", *tags)
+        return None if self._is_running else self.commands.rebuild("--resume", *tags)
 
     @property
     def _is_running(self) -> bool:
@@ -263,9 +269,7 @@ class _Diagnosis:
             )
         if log is None:
             return
-        end = -1 if index is None else index.end_phy_offset
-        behind = [span for span in log.not_indexed if span[0] > end]
-        before = [span for span in log.not_indexed if span[0] <= end]
+        before, behind = log.outside(index)
         if before:
             yield Reason(
                 "index_gap",

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from rmqindex.keys.hashing import index_key
 from rmqindex.markup import html_table
 
+Span = tuple[int, int]
+
 __all__ = [
     "EXPLAIN_REASONS",
     "OF_OTHERS",
@@ -239,6 +241,12 @@ class LogReach:
     def is_searched(self) -> bool:
         """Whether the whole log was searched and could be read."""
         return not self.unsearched and not self.faults
+
+    def outside(self, index: IndexReach | None) -> tuple[list[Span], list[Span]]:
+        """Return the ranges ``not_indexed`` before or between the entries, and those behind."""
+        end = -1 if index is None else index.end_phy_offset
+        before = [span for span in self.not_indexed if span[0] <= end]
+        return before, [span for span in self.not_indexed if span[0] > end]
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,13 +80,12 @@ class Commands:
         where = store.root if is_store else MULTI_PATH_SPLITTER.join(folders)
         return cls(store.given, store.index, where, is_store=is_store)
 
-    def rebuild(self, option: str | None = None) -> str | None:
+    def rebuild(self, *options: str) -> str | None:
         """Return the command that rebuilds the index."""
         if self.log is None:
             return None
         out = () if self.is_store else ("--out", self.index)
-        options = [*out, *([option] if option else [])]
-        return command_line("rebuild", self.log, options=options)
+        return command_line("rebuild", self.log, options=[*out, *options])
 
     def verify(self) -> str:
         """Return the command that checks the index."""

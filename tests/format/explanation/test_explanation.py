@@ -12,6 +12,7 @@ import pytest
 from tests.system.store_kinds import copy_store
 
 import rmqindex
+from commitlog_encoder import Log, Message, properties_text
 from other_broker import running_broker
 from permissions import mode_of
 from recorded import BROKER_VERSIONS
@@ -69,6 +70,16 @@ def moved(file, distance):
     for offset in offsets:
         data[offset + 28 : offset + 36] = (offset + distance).to_bytes(8, "big")
     return bytes(data)
+
+
+def tagged_log(root, count):
+    """Write a log of messages with a key and a tag, and return where each begins."""
+    written = Log(file_size=1 << 16)
+    for number in range(count):
+        properties = properties_text([("KEYS", f"k{number}"), ("TAGS", "TagA")])
+        written.append(Message("T", properties=properties, store_timestamp=10**12 + number))
+    written.write_to(root / "commitlog")
+    return written.offsets
 
 
 def newest(store):
@@ -200,6 +211,31 @@ class TestMessagesOutsideTheIndex:
         newest(broker).unlink()
         (broker / "rocksdbstore").mkdir()
         assert "not_indexed" in codes(explain(broker, "Delayed", "T#标签"))
+
+    @pytest.mark.parametrize("search_log", ["all", "gaps"])
+    def test_the_remedy_of_tags_that_were_not_indexed_indexes_them(self, run, tmp_path, search_log):
+        """The broker was rolled back; a rebuild without being asked for them leaves them out."""
+        offsets = tagged_log(tmp_path, 40)
+        layout = Layout(11, 300)
+        rebuild_index(tmp_path, tmp_path / "index", layout, index_tags=True, stop=offsets[20])
+        rebuild_index(tmp_path, tmp_path / "index", layout, resume=True, index_tags=False)
+        missing = reason(explain(tmp_path, "T", "T#TagA", search_log=search_log), "not_indexed")
+        assert missing.phy_offsets[0] == offsets[39]
+        assert run(*shlex.split(missing.remedy)[1:])[0] == 0
+        again = explain(tmp_path, "T", "T#TagA", search_log="all")
+        assert "not_indexed" not in codes(again)
+        assert len(again.hits) == 40
+
+    def test_a_remedy_behind_the_index_mends_what_lies_between_its_files_too(self, run, tmp_path):
+        """Resuming is refused where a file in the middle was lost, too."""
+        tagged_log(tmp_path, 60)
+        rebuild_index(tmp_path, tmp_path / "index", Layout(11, 20))
+        files = sorted((tmp_path / "index").iterdir())
+        files[1].unlink()
+        files[-1].unlink()
+        remedy = reason(explain(tmp_path, "T", "k59"), "not_indexed").remedy
+        assert run(*shlex.split(remedy)[1:])[0] == 0
+        assert len(explain(tmp_path, "T", "k59").hits) == 1
 
     def test_more_messages_than_are_kept_are_not_counted(self, store, monkeypatch):
         """The sentence says so."""
