@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rmqindex.explanation.result import EXPLAIN_REASONS, OF_OTHERS, Reason
+from rmqindex.explanation.result import EXPLAIN_REASONS, OF_OTHERS, Reason, outside
 from rmqindex.explanation.wording import counted, listed, ranges
 from rmqindex.keys.hashing import index_key
 from rmqindex.keys.messages import tag_key
@@ -221,7 +221,7 @@ class _Diagnosis:
             return self.commands.rebuild(*replace, *tags)
         # Resuming adds keys that the last message lacks, and no tags of it.
         is_behind = first > index.end_phy_offset or (first == index.end_phy_offset and not is_tag)
-        if not is_behind or (log is not None and log.outside(index)[0]):
+        if not is_behind or (log is not None and outside(index, log)[0]):
             return self.commands.rebuild("--replace", *tags)
         return None if self._is_running else self.commands.rebuild("--resume", *tags)
 
@@ -269,7 +269,7 @@ class _Diagnosis:
             )
         if log is None:
             return
-        before, behind = log.outside(index)
+        before, behind = outside(index, log)
         if before:
             yield Reason(
                 "index_gap",

@@ -6,7 +6,7 @@ RocketMQ: ``DefaultMessageStore.queryMessage``, ``MQAdminImpl.queryMessage``.
 from __future__ import annotations
 
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -14,6 +14,7 @@ import numpy as np
 
 from rmqindex.arguments import int_of, int_or_none
 from rmqindex.commitlog.snapshot import commit_log_of
+from rmqindex.errors import RmqIndexError
 from rmqindex.explanation.diagnosis import Evidence, diagnose
 from rmqindex.explanation.index_search import (
     BrokerSearch,
@@ -42,7 +43,7 @@ from rmqindex.indexfile.geometry import AmbiguousLayoutError
 from rmqindex.keys.hashing import index_key, key_hash
 from rmqindex.keys.messages import tag_key
 from rmqindex.keys.utf8 import check_text, check_topic
-from rmqindex.layout import DEFAULT_MAX_MSGS_NUM_BATCH, INT64_MAX
+from rmqindex.layout import DEFAULT_MAX_MSGS_NUM_BATCH, FIRST_POSITION, INT64_MAX
 from rmqindex.record.message_ids import (
     GrpcMessageId,
     RemotingMessageId,
@@ -341,13 +342,29 @@ class _Case:
         return look_up_pairs(self.planned, [(self.topic, form) for form in forms], self.log)
 
     def _has_tag_entries(self, hits: Sequence[HitExplanation]) -> bool:
-        """Return whether the index has tags of the messages found, as from 5.4.0 on."""
-        if self.log is None or not hits:
+        """Return whether the index has tags of the messages found, as from 5.4.0 on.
+
+        Where a tag has no entry, the oldest and the newest messages of the index tell.
+        """
+        if self.log is None or not (hits or self.forms.tags):
             return False
-        offsets = np.array([hit.phy_offset for hit in hits[:_SAMPLED]], np.int64)
-        tags = [tag for tag in self.log.read_at(offsets, ["tags"])["tags"].to_pylist() if tag]
-        pairs = [(self.topic, tag_key(tag)) for tag in tags]
-        return bool(look_up_pairs(self.planned, pairs, self.log))
+        sampled = [hit.phy_offset for hit in hits[:_SAMPLED]] or self._ends_of_index()
+        messages = self.log.read_at(np.array(sampled, np.int64), ["topic", "tags"]).to_pylist()
+        pairs = {(row["topic"], tag_key(row["tags"])) for row in messages if row["tags"]}
+        return bool(look_up_pairs(self.planned, sorted(pairs), self.log))
+
+    def _ends_of_index(self) -> list[int]:
+        """Return the offsets of some messages of the oldest and the newest entries."""
+        filled = [file for file in self.planned if file.error is None and not file.is_empty]
+        offsets: set[int] = set()
+        ends = [(file, FIRST_POSITION) for file in filled[:1]]
+        ends += [(file, max(file.stop - _SAMPLED, FIRST_POSITION)) for file in filled[-1:]]
+        for planned, first in ends:
+            stop = min(first + _SAMPLED, planned.stop)
+            with suppress(RmqIndexError), planned.open() as file:  # a damaged one does not tell
+                for batch in file.scan(first, stop, ["phy_offset"]):
+                    offsets.update(batch["phy_offset"].to_pylist())
+        return sorted(offsets)
 
     def _is_uniq_key(self, phy_offsets: Sequence[int], key_time: int | None) -> bool:
         """Return whether the key is a unique key: of the messages found, or by its form."""

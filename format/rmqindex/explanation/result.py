@@ -19,6 +19,7 @@ __all__ = [
     "LookupExplanation",
     "OtherTopic",
     "Reason",
+    "outside",
 ]
 
 
@@ -242,11 +243,12 @@ class LogReach:
         """Whether the whole log was searched and could be read."""
         return not self.unsearched and not self.faults
 
-    def outside(self, index: IndexReach | None) -> tuple[list[Span], list[Span]]:
-        """Return the ranges ``not_indexed`` before or between the entries, and those behind."""
-        end = -1 if index is None else index.end_phy_offset
-        before = [span for span in self.not_indexed if span[0] <= end]
-        return before, [span for span in self.not_indexed if span[0] > end]
+
+def outside(index: IndexReach | None, log: LogReach) -> tuple[list[Span], list[Span]]:
+    """Return the ranges of ``log.not_indexed`` before or between the entries, and those behind."""
+    end = -1 if index is None else index.end_phy_offset
+    before = [span for span in log.not_indexed if span[0] <= end]
+    return before, [span for span in log.not_indexed if span[0] > end]
 
 
 @dataclass(frozen=True, slots=True)

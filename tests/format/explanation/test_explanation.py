@@ -72,11 +72,12 @@ def moved(file, distance):
     return bytes(data)
 
 
-def tagged_log(root, count):
+def tagged_log(root, count, others=()):
     """Write a log of messages with a key and a tag, and return where each begins."""
     written = Log(file_size=1 << 16)
     for number in range(count):
-        properties = properties_text([("KEYS", f"k{number}"), ("TAGS", "TagA")])
+        tag = dict(others).get(number, "TagA")
+        properties = properties_text([("KEYS", f"k{number}"), ("TAGS", tag)])
         written.append(Message("T", properties=properties, store_timestamp=10**12 + number))
     written.write_to(root / "commitlog")
     return written.offsets
@@ -236,6 +237,15 @@ class TestMessagesOutsideTheIndex:
         remedy = reason(explain(tmp_path, "T", "k59"), "not_indexed").remedy
         assert run(*shlex.split(remedy)[1:])[0] == 0
         assert len(explain(tmp_path, "T", "k59").hits) == 1
+
+    def test_a_tag_whose_only_entries_were_lost_is_missing(self, run, tmp_path):
+        """That tags are indexed shows in the entries of others."""
+        tagged_log(tmp_path, 40, {38: "TagZ"})
+        rebuild_index(tmp_path, tmp_path / "index", Layout(11, 20), index_tags=True)
+        newest(tmp_path).unlink()
+        missing = reason(explain(tmp_path, "T", "T#TagZ"), "not_indexed")
+        assert run(*shlex.split(missing.remedy)[1:])[0] == 0
+        assert len(explain(tmp_path, "T", "T#TagZ").hits) == 1
 
     def test_more_messages_than_are_kept_are_not_counted(self, store, monkeypatch):
         """The sentence says so."""
