@@ -47,7 +47,7 @@ _ALL_ENTRIES = 1 << 16
 _SAMPLES = 256
 _FEWEST_SAMPLES, _MOST_SAMPLES = 4, 64
 _WINDOW = 256
-# Fewer witnesses without tags between others are damaged entries.
+# Fewer witnesses between others say nothing of messages to come.
 _LEAST_RUN = 3
 # Brokers of so many versions do not take turns at one file.
 _MOST_RUNS = 16
@@ -160,6 +160,14 @@ class _Witness(NamedTuple):
     indexed: bool
 
 
+class _Entries(NamedTuple):
+    """Entries in their order; after the last one of a file, a file may have been lost."""
+
+    offsets: NDArray[np.int64]
+    hashes: NDArray[np.int32]
+    is_last: NDArray[np.bool_]
+
+
 class _Evidence:
     """The messages with tags among those that files have entries of.
 
@@ -250,14 +258,14 @@ class _Evidence:
         for first in range(start, stop, _BLOCK):
             last = min(first + _BLOCK, stop)
             # A message that the end of a block cuts is whole with what follows.
-            offsets, hashes = self._entries(first, min(last + _OVERLAP, self._count))
-            if len(offsets):
-                for witness in _witnesses(offsets, hashes, self._log):
+            entries = self._entries(first, min(last + _OVERLAP, self._count))
+            if len(entries.offsets):
+                for witness in _witnesses(entries, self._log):
                     found.setdefault(witness.offset, witness)
         return list(found.values())
 
-    def _entries(self, start: int, stop: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        offsets, hashes = [np.empty(0, np.int64)], [np.empty(0, np.int32)]
+    def _entries(self, start: int, stop: int) -> _Entries:
+        parts: list[_Entries] = []
         for path, first, end in self._files:
             low, high = max(start, first), min(stop, end)
             # Damaged ones do not tell; others may.
@@ -269,59 +277,65 @@ class _Evidence:
                             high - first + FIRST_POSITION,
                             ["phy_offset", "key_hash"],
                         )
-                    offsets.append(batch["phy_offset"].to_numpy())
-                    hashes.append(batch["key_hash"].to_numpy())
-        return np.concatenate(offsets), np.concatenate(hashes)
+                    is_last = np.arange(1, len(batch) + 1) == len(batch)
+                    offsets, hashes = batch["phy_offset"].to_numpy(), batch["key_hash"].to_numpy()
+                    parts.append(_Entries(offsets, hashes, is_last))
+        none = _Entries(np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.bool_))
+        return _Entries(*map(np.concatenate, zip(none, *parts, strict=True)))
 
 
 def _runs(witnesses: Sequence[_Witness], *, keeps_short: bool) -> list[_Witness]:
     """Return the first witness of each run of equal ones.
 
-    A few without tags between many with them are entries that were damaged. No damage makes a
-    message's own tags: a few with them were indexed, which only says nothing of messages to come.
+    A broker indexed them, or did not, for a moment, which says nothing of messages to come.
     """
     groups = [list(group) for _, group in groupby(witnesses, key=attrgetter("indexed"))]
     runs: list[_Witness] = []
     for number, group in enumerate(groups):
         is_inside = 0 < number < len(groups) - 1
-        is_kept = keeps_short and group[0].indexed
-        if is_inside and len(group) < _LEAST_RUN and not is_kept:
+        if is_inside and len(group) < _LEAST_RUN and not keeps_short:
             continue
         if not runs or runs[-1].indexed != group[0].indexed:
             runs.append(group[0])
     return runs
 
 
-def _witnesses(
-    entry_offsets: NDArray[np.int64], entry_hashes: NDArray[np.int32], log: CommitLog
-) -> list[_Witness]:
+def _witnesses(entries: _Entries, log: CommitLog) -> list[_Witness]:
     """Return what the messages of consecutive entries show, by offset.
 
-    A message whose tags' hash is among the entries is indexed with them, unless a key of its own
-    has that hash, which shows nothing. It is indexed without them if all its keys have their
-    entries; the last message may have more entries behind these.
+    A message whose tags' hash is among the entries is indexed with them; where keys of its own have
+    that hash, it is there once more. It is indexed without them if all its keys have their entries,
+    and no entry of its own or behind these was damaged or lost, which may be that of its tags.
     """
-    offsets, entry_rows = np.unique(entry_offsets, return_inverse=True)
-    messages = log.read_at(offsets, [*KEY_COLUMNS, "tags"])
-    message_rows = np.flatnonzero(messages["topic"].is_valid().to_numpy(zero_copy_only=False))
-    messages = messages.take(pa.array(message_rows))
+    offsets, entry_rows = np.unique(entries.offsets, return_inverse=True)
+    messages = log.read_at(offsets, [*KEY_COLUMNS, "tags", "size"])
+    there = np.flatnonzero(messages["topic"].is_valid().to_numpy(zero_copy_only=False))
+    messages = messages.take(pa.array(there))
     columns = [messages[name] for name in KEY_COLUMNS]
     tag_rows, _, tag_hashes = expand_messages(columns[0], None, None, columns[3], messages["tags"])
     own_rows, _, own_hashes = expand_messages(*columns)
-    present = pack_pairs(entry_rows, entry_hashes)
-    tags, own = (
-        pack_pairs(message_rows[tag_rows], tag_hashes),
-        pack_pairs(message_rows[own_rows], own_hashes),
-    )
-    lacking = np.unique(message_rows[own_rows[~np.isin(own, present)]])
-    has_tags = np.isin(tags, present)
-    tells = ~np.isin(tags, own)
-    unfinished = np.append(lacking, np.flatnonzero(offsets == entry_offsets[-1]))
-    tells &= has_tags | ~np.isin(message_rows[tag_rows], unfinished)
+    present = pack_pairs(entry_rows, entries.hashes)
+    tags, own = pack_pairs(there[tag_rows], tag_hashes), pack_pairs(there[own_rows], own_hashes)
+    has_tags = _count(present, tags) > _count(own, tags)
+    lacking = there[own_rows[_count(present, own) < _count(own, own)]]
+    sizes = np.zeros(len(offsets), np.int64)
+    sizes[there] = messages["size"].to_numpy()
+    ends = np.stack([entries.offsets, entries.offsets + sizes[entry_rows]])
+    is_next = (ends[:, :-1] == entries.offsets[1:]).any(axis=0)
+    is_sound = np.isin(present, np.concatenate([own, tags]))
+    is_followed = is_sound[1:] & (is_next | ~entries.is_last[:-1])
+    doubtful = entry_rows[~(is_sound & np.append(is_followed, False))]
+    tells = has_tags | ~np.isin(there[tag_rows], np.append(lacking, doubtful))
     return [
         _Witness(int(offsets[row]), bool(indexed))
-        for row, indexed in zip(message_rows[tag_rows[tells]], has_tags[tells], strict=True)
+        for row, indexed in zip(there[tag_rows[tells]], has_tags[tells], strict=True)
     ]
+
+
+def _count(among: NDArray[np.int64], sought: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return how often each of some numbers is among others."""
+    ordered = np.sort(among)
+    return np.searchsorted(ordered, sought, side="right") - np.searchsorted(ordered, sought)
 
 
 def _contradiction(older: _Witness, newer: _Witness, command: str | None) -> RmqIndexError:

@@ -59,6 +59,8 @@ def entries(root):
         ([0, 2000, 5999], 8001),
         ([1000, 1001], 6001),
         ([0, 1000, 2000, 2002], 7002),
+        ([0, 1000, 1002], 11_998),
+        ([0, 1000, 1001], 11_999),
     ],
 )
 def test_a_rebuild_keeps_the_tags_of_all_turns(tmp_path, log, layout, turns, count):
@@ -68,6 +70,33 @@ def test_a_rebuild_keeps_the_tags_of_all_turns(tmp_path, log, layout, turns, cou
     assert len(before) == count
     result = rebuild_index(tmp_path, tmp_path / "index", layout, replace=True)
     assert result.tags.basis == "files"
+    assert entries(tmp_path) == before
+
+
+def test_a_turn_at_a_message_whose_key_has_the_hash_of_its_tags_is_seen(tmp_path):
+    """It has two entries of that hash: of the key, and of the tags that the broker indexed."""
+    written = Log(file_size=1 << 16)
+    for number in range(20):
+        pairs = [("KEYS", "T#Aa" if number == 10 else f"k{number}")]
+        pairs.append(("TAGS", "BB" if number == 10 else "TagA"))
+        properties = properties_text(pairs)
+        written.append(Message("T", properties=properties, store_timestamp=10**12 + number))
+    log = written.write_to(tmp_path / "log"), [*written.offsets, written.end]
+    indexed_in_turns(tmp_path, log, Layout(97, 200), [10])
+    before = entries(tmp_path)
+    assert len(before) == 30
+    rebuild_index(tmp_path, tmp_path / "index", Layout(97, 200), replace=True)
+    assert entries(tmp_path) == before
+
+
+def test_a_tag_that_a_lost_file_had_is_indexed_again(tmp_path, log):
+    """Between two messages that have their tags, a message that seems to have none lost its."""
+    layout = Layout(97, 202)  # each second file begins with an entry of tags
+    indexed_in_turns(tmp_path, log, layout, [0])
+    before = entries(tmp_path)
+    for path in sorted((tmp_path / "index").iterdir())[5:8]:
+        path.unlink()
+    rebuild_index(tmp_path, tmp_path / "index", layout, replace=True)
     assert entries(tmp_path) == before
 
 
