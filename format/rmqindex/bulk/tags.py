@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from rmqindex.bulk.files import index_entries, open_file
+from rmqindex.command_line import command_line
 from rmqindex.commitlog.snapshot import commit_log_of
 from rmqindex.errors import RmqIndexError
 from rmqindex.folders import INDEX_FOLDER, ROCKSDB_STORE_FOLDER
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.transaction.directories import FileEntry
 
-__all__ = ["Basis", "TagChoice", "begins_without_tags", "choose_tags", "tags_of_index"]
+__all__ = ["Basis", "TagChoice", "choose_tags", "tags_of_index", "untagged"]
 
 # Entries that one look at a file reads.
 _BLOCK = 1 << 14
@@ -47,6 +48,11 @@ _ALL_ENTRIES = 1 << 16
 _SAMPLES = 256
 _FEWEST_SAMPLES, _MOST_SAMPLES = 4, 64
 _WINDOW = 256
+# For an answer, so many entries are looked at in so many places.
+_ANSWER_SAMPLES, _ANSWER_WINDOW = 16, 64
+# Tags that a printed command lists, and messages, instead of the few of its default.
+_MOST_NAMED = 64
+_MANY = 1_000_000
 # Fewer witnesses between others say nothing of messages to come.
 _LEAST_RUN = 3
 # Brokers of so many versions do not take turns at one file.
@@ -144,13 +150,30 @@ def tags_of_index(directory: str | os.PathLike[str], *, newest_only: bool = Fals
         return choose_tags(None, files, None, log, [directory], newest_only=newest_only)
 
 
-def begins_without_tags(files: Sequence[FileEntry], layout: Layout | None, log: CommitLog) -> bool:
-    """Return whether the oldest entries with a message in the log leave out tags.
+def untagged(
+    topic: str,
+    tags: Sequence[str],
+    files: Sequence[FileEntry],
+    layout: Layout | None,
+    log: CommitLog,
+) -> str | None:
+    """Return what an answer for tags may lack, where messages have no entries of their tags.
 
-    Few of them are read: a broker that was upgraded to 5.4.0 leaves all of its older ones so.
+    Brokers before 5.4.0 leave such messages, before an upgrade and after a rollback. A few entries
+    of all parts of the index are looked at, with their messages.
     """
-    oldest = _Evidence(files, layout, log).oldest()
-    return oldest is not None and not oldest.indexed
+    offset = _Evidence(files, layout, log).untagged()
+    if offset is None:
+        return None
+    options = ["--topic", topic]
+    if len(tags) <= _MOST_NAMED:
+        options += [word for each in tags for word in ("--tag", each)]
+    options += ["--limit", str(_MANY)]  # the oldest ones are listed last
+    line = command_line("messages", log.files[0].path.parent, options=options)
+    return (
+        f"{files[0].path.parent}: messages, as the one at {offset}, have no entries of their tags, "
+        f"which brokers before 5.4.0 do not index; `{line}` reads the CommitLog for them"
+    )
 
 
 class _Witness(NamedTuple):
@@ -195,12 +218,17 @@ class _Evidence:
                 return TagChoice(0 if found[-1].indexed else None, "files")
         return None
 
-    def oldest(self) -> _Witness | None:
-        """Return the first message that shows whether tags are indexed, of a few in each file."""
-        for _, first, stop in self._files:
-            found = self._between(first, min(first + _WINDOW, stop))
-            if found:
-                return found[0]
+    def untagged(self) -> int | None:
+        """Return the offset of a message whose tags are not indexed, of a few in each part."""
+        last = max(self._count - _ANSWER_WINDOW, 0)
+        spread = np.linspace(0, last, _ANSWER_SAMPLES).astype(np.int64)
+        windows = [(start, start + _ANSWER_WINDOW) for start in np.unique(spread).tolist()]
+        if self._count <= _ANSWER_SAMPLES * _ANSWER_WINDOW:
+            windows = [(0, self._count)]
+        for start, stop in windows:
+            for witness in self._between(start, min(stop, self._count)):
+                if not witness.indexed:
+                    return witness.offset
         return None
 
     def all(self, *, continues: bool, command: str | None) -> TagChoice | None:

@@ -12,9 +12,11 @@ import pyarrow.compute as pc
 
 from rmqindex.answers.files import total
 from rmqindex.answers.text import counted, size_text
+from rmqindex.bulk.tags import untagged
 from rmqindex.commitlog.bodies import Unpacking
 from rmqindex.errors import IncompleteIndexWarning, IncompleteLogWarning
 from rmqindex.export.formats import DEFAULT_COLUMNS, as_table
+from rmqindex.keys.messages import tag_key
 from rmqindex.query.many_keys import LOOKUP_SCHEMA
 from rmqindex.query.verification import VERIFIED
 from rmqindex.times import format_millis
@@ -25,9 +27,10 @@ if TYPE_CHECKING:
 
     from rmqindex.answers.files import FileFacts
     from rmqindex.commitlog.log import CommitLog
-    from rmqindex.explanation.reach import MissingPart, Uncovered
+    from rmqindex.explanation.reach import MissingPart
     from rmqindex.export.usage import Usage
     from rmqindex.indexfile.entries import Mode
+    from rmqindex.indexfile.geometry import Layout
     from rmqindex.store.snapshot import SnapshotFile
 
 __all__ = [
@@ -38,6 +41,7 @@ __all__ = [
     "incomplete_log",
     "log_text",
     "unpacking",
+    "untagged_keys",
     "usage_table",
     "with_messages",
 ]
@@ -91,12 +95,29 @@ def with_messages(hits: pa.Table, log: CommitLog, mode: Mode) -> pa.Table:
     return hits
 
 
+def untagged_keys(
+    topic: str,
+    keys: pa.Array | pa.ChunkedArray,
+    files: Sequence[SnapshotFile],
+    layout: Layout | None,
+    log: CommitLog | None,
+) -> list[str]:
+    """Return what an answer may lack where keys are those of tags, which not all messages have."""
+    prefix = tag_key("")
+    asked = keys.filter(pc.starts_with(keys, prefix))
+    if log is None or not log.files or not len(asked) or not files:
+        return []
+    tags = [key.removeprefix(prefix) for key in asked.unique().to_pylist()]
+    text = untagged(topic, tags, [file.entry for file in files], layout, log)
+    return [] if text is None else [text]
+
+
 def incomplete_index(
-    files: Sequence[SnapshotFile], lacking: Sequence[Uncovered]
+    files: Sequence[SnapshotFile], lacking: Sequence[str]
 ) -> dict[str, str] | None:
     """Warn the caller's caller of what an index lacks; return it as the metadata of the answer."""
     texts = [planned.lacking for planned in files if planned.lacking is not None]
-    texts += [part.text() for part in lacking]
+    texts += lacking
     for text in texts:
         warnings.warn(text, IncompleteIndexWarning, stacklevel=3)
     return {"uncovered": json.dumps(texts)} if texts else None

@@ -33,6 +33,7 @@ from rmqindex.messagestore.answers import (
     incomplete_log,
     log_text,
     unpacking,
+    untagged_keys,
     usage_table,
     with_messages,
 )
@@ -174,7 +175,8 @@ class MessageStore:
             files = IndexSnapshot.of(store, self._layout, self._mode)
             found = lookup_keys(files, log, topic, wanted, begin=first, end=last, max_num=max_num)
             found = with_messages(found, log, self._mode) if log and message else found
-            lacks = uncovered(store, files, log)
+            lacks = [part.text() for part in uncovered(store, files, log)]
+            lacks += untagged_keys(topic, wanted, files, self._layout, log)
         told = incomplete_index(files, lacks)
         return found.replace_schema_metadata(told) if told else found
 

@@ -73,6 +73,7 @@ class TestLookup:
     @pytest.mark.parametrize(
         "path", sampled([STORE, MESSAGE_KINDS / "store", TAGGED], STORE, TAGGED), ids=str
     )
+    @pytest.mark.filterwarnings("ignore::rmqindex.IncompleteIndexWarning")  # of tags
     def test_it_answers_as_the_command_line(self, run, path):
         """The same entries, times and states in the same order, for keys of all kinds."""
         store = MessageStore(path)
@@ -96,6 +97,14 @@ class TestLookup:
                 for hit in json.loads(out)["hits"]
             ]
             assert hits(store.lookup(topic, key)) == told
+
+    def test_tags_that_older_brokers_did_not_index_are_said_to_lack(self, messages):
+        """With the command that reads them; keys do not lack them, nor tags that all are there."""
+        with pytest.warns(rmqindex.IncompleteIndexWarning, match="messages .* --tag TagA"):
+            found = messages.lookup("TopicTest", ["T#TagA", "T#TagA"])
+        assert b"have no entries of their tags" in found.schema.metadata[b"uncovered"]
+        assert not messages.lookup("TopicTest", "order-49").schema.metadata
+        assert not MessageStore(TAGGED).lookup("Orders", "T#TagA").schema.metadata
 
     def test_its_entries_are_those_of_the_broker(self, messages):
         """What RocketMQ's own classes answered, without its limit and its collisions."""

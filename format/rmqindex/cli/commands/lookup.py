@@ -26,7 +26,6 @@ from rmqindex.cli.options import (
     topic_argument,
     zone_option,
 )
-from rmqindex.command_line import command_line
 from rmqindex.commitlog.snapshot import commit_log_of
 from rmqindex.explanation.reach import uncovered
 from rmqindex.keys.hashing import index_key
@@ -48,9 +47,6 @@ if TYPE_CHECKING:
     from rmqindex.store.snapshot import SnapshotFile
 
 __all__ = ["lookup"]
-
-# Messages that a printed command lists, instead of the few of its default.
-_MANY = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,23 +134,14 @@ class Lookup:
         }
 
     def _untagged(self, files: Sequence[SnapshotFile], log: CommitLog | None) -> list[str]:
-        """Return what to say where the index begins with entries of brokers that index no tags."""
+        """Return what to say where brokers left messages whose tags are not indexed."""
         if not self.tag or log is None or not log.files:
             return []
-        from rmqindex.bulk.tags import begins_without_tags  # noqa: PLC0415  (for tags only)
+        from rmqindex.bulk.tags import untagged  # noqa: PLC0415  (for tags only)
 
         entries = [file.entry for file in files]
-        if not begins_without_tags(entries, self.layout, log):
-            return []
-        options = ["--topic", self.topic, *(word for tag in self.keys for word in ("--tag", tag))]
-        options += ["--limit", str(_MANY)]  # the oldest ones are listed last
-        line = command_line("messages", log.files[0].path.parent, options=options)
-        expected = (
-            "the oldest messages have no entries of their tags, which brokers before 5.4.0 do not"
-        )
-        return [
-            f"{entries[0].path.parent}: {expected} index; `{line}` reads the CommitLog for them"
-        ]
+        text = untagged(self.topic, self.keys, entries, self.layout, log)
+        return [] if text is None else [text]
 
     def _check_broker(self) -> None:
         """Refuse what a broker cannot search."""
