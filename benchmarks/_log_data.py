@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks._data import KEY_LENGTH, TOPIC, key_bytes, timestamps
 from rmqindex import Layout, rebuild_index
-from rmqindex.record_layout import (
+from rmqindex.layout import (
     BLANK_MAGIC_CODE,
     BODY_CRC_OFFSET,
     BODY_LENGTH_OFFSET,

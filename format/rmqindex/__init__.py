@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from rmqindex.explanation import OtherTopic as OtherTopic
     from rmqindex.explanation import Reason as Reason
     from rmqindex.explanation import explain_lookup as explain_lookup
-    from rmqindex.header import IndexHeader as IndexHeader
     from rmqindex.indexfile import ENTRY_SCHEMA as ENTRY_SCHEMA
     from rmqindex.indexfile import IndexFile as IndexFile
     from rmqindex.indexfile import Layout as Layout
@@ -50,10 +49,12 @@ if TYPE_CHECKING:
     from rmqindex.keys import key_hash as key_hash
     from rmqindex.keys import key_hashes as key_hashes
     from rmqindex.keys import message_keys as message_keys
+    from rmqindex.layout.index_file import IndexHeader as IndexHeader
+    from rmqindex.layout.queue import CONSUME_QUEUE_SCHEMA as CONSUME_QUEUE_SCHEMA
+    from rmqindex.layout.record import COMMITLOG_SCHEMA as COMMITLOG_SCHEMA
     from rmqindex.messagestore import MessageStore as MessageStore
     from rmqindex.query import IndexDirectory as IndexDirectory
     from rmqindex.query import QueryOffsetResult as QueryOffsetResult
-    from rmqindex.queue_layout import CONSUME_QUEUE_SCHEMA as CONSUME_QUEUE_SCHEMA
     from rmqindex.record import GrpcMessageId as GrpcMessageId
     from rmqindex.record import InnerMessage as InnerMessage
     from rmqindex.record import OffsetMessageId as OffsetMessageId
@@ -66,7 +67,6 @@ if TYPE_CHECKING:
     from rmqindex.record import inner_messages as inner_messages
     from rmqindex.record import parse_properties as parse_properties
     from rmqindex.record import property_pairs as property_pairs
-    from rmqindex.record_layout import COMMITLOG_SCHEMA as COMMITLOG_SCHEMA
     from rmqindex.store import StoreCheckpoint as StoreCheckpoint
     from rmqindex.store import cover_index as cover_index
     from rmqindex.store import sample_store as sample_store

@@ -1,4 +1,4 @@
-"""Numbers, texts and flags that callers give, checked by the names of their arguments.
+"""Numbers, texts, flags and arrays that callers give, checked by the names of their arguments.
 
 Python compares an int with a ``bool`` or a ``float``, and NumPy's narrow ints overflow, so that a
 wrong number would be taken for another one far behind the call.
@@ -7,14 +7,28 @@ wrong number would be taken for another one far behind the call.
 from __future__ import annotations
 
 import reprlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+import pyarrow as pa
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
-__all__ = ["ensure_flags", "int_of", "int_or_none", "is_int", "text_of", "texts_of"]
+    from numpy.typing import NDArray
+
+__all__ = [
+    "IntArray",
+    "ensure_flags",
+    "int_array",
+    "int_of",
+    "int_or_none",
+    "is_int",
+    "text_of",
+    "texts_of",
+]
+
+IntArray: TypeAlias = "Sequence[int] | NDArray[Any] | pa.Array | pa.ChunkedArray"
 
 _INT64 = np.iinfo(np.int64)
 # No number of more bits is shown: Python does not print one of thousands of digits.
@@ -103,3 +117,64 @@ def ensure_flags(**flags: object) -> None:
     for name, value in flags.items():
         if not isinstance(value, (bool, np.bool_)):
             raise TypeError(f"{name}: expected True or False, got {reprlib.repr(value)}")
+
+
+def int_array(
+    name: str, values: IntArray, minimum: int = _INT64.min, maximum: int = _INT64.max
+) -> NDArray[np.integer]:
+    """Return integers as a one-dimensional NumPy array in native byte order.
+
+    Args:
+        name: The argument's name, for the message.
+        values: A sequence of ints, or a NumPy or Arrow array of any integer type.
+        minimum: The least value allowed.
+        maximum: The greatest value allowed, at most 2**63 - 1.
+
+    Returns:
+        int64, or a narrower or unsigned integer type that ``values`` already has; not copied
+        unless it must be.
+
+    Raises:
+        ValueError: A null or a number out of range, with its place; more than one dimension.
+        TypeError: Not integers.
+    """
+    if isinstance(values, (pa.Array, pa.ChunkedArray)):
+        array = _from_arrow(name, values)
+    elif isinstance(values, np.ndarray):
+        array = values
+    else:
+        array = _from_sequence(name, values)
+    if array.ndim != 1:
+        raise ValueError(f"{name}: expected one dimension, got {array.ndim}")
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"{name}: expected integers, got {array.dtype}")
+    if array.size and (array.min() < minimum or array.max() > maximum):
+        place = int(np.flatnonzero((array < minimum) | (array > maximum))[0])
+        raise ValueError(
+            f"{name}: expected {minimum} to {maximum} at {place}, got {int(array[place])}"
+        )
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
+def _from_arrow(name: str, values: pa.Array | pa.ChunkedArray) -> NDArray[Any]:
+    if pa.types.is_null(values.type):
+        values = values.cast(pa.int64())
+    if not pa.types.is_integer(values.type):
+        raise TypeError(f"{name}: expected integers, got {values.type}")
+    if values.null_count:
+        nulls = values.is_null().to_numpy(zero_copy_only=False)
+        raise ValueError(f"{name}: expected an int at {int(np.flatnonzero(nulls)[0])}, got null")
+    array: NDArray[Any] = values.to_numpy(zero_copy_only=False)
+    return array
+
+
+def _from_sequence(name: str, values: Sequence[int]) -> NDArray[Any]:
+    items = list(values)
+    for place, item in enumerate(items):
+        if item is None:
+            raise ValueError(f"{name}: expected an int at {place}, got None")
+        if not is_int(item):
+            raise TypeError(f"{name}: expected an int at {place}, got {item!r}")
+        if not _INT64.min <= item <= _INT64.max:
+            raise ValueError(f"{name}: expected a 64-bit int at {place}, got {item}")
+    return np.array(items, dtype=np.int64)

@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 
-from rmqindex.layout import INT64_MAX, INT64_MIN
+from rmqindex.layout.index_file import INT64_MAX, INT64_MIN
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

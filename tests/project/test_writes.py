@@ -66,4 +66,4 @@ def test_every_file_is_written_by_the_class_whose_errors_name_it():
                 for function, line in writes_of(path.read_text())
                 if (name, function) not in RIGHTLY
             ]
-    assert not found, "write it with rmqindex.ownfiles.writable.WritableFile"
+    assert not found, "write it with rmqindex.storage.writable.WritableFile"

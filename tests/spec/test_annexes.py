@@ -12,8 +12,8 @@ import annex_vectors
 import logs_oracle
 import spectext
 from recorded import STORE_FORMATS, STORE_KINDS
-from rmqindex import dledger_layout
 from rmqindex.indexfile.committed import TIERED_MAGICS
+from rmqindex.layout import dledger as dledger_layout
 
 VECTORS = spectext.vectors()
 TIERED = VECTORS["accept/tiered_index_written"]

@@ -22,9 +22,9 @@ from rmqindex import (
     ConsumeQueue,
     CorruptCommitLogError,
     StoreCheckpoint,
-    queue_layout,
-    record_layout,
 )
+from rmqindex.layout import queue as queue_layout
+from rmqindex.layout import record as record_layout
 from rmqindex.store import checkpoint as checkpoint_module
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark_rmqindex.files.slices import FileSlice, changed_error
 from pyspark_rmqindex.files.stores import store_of
 from rmqindex import Layout, RmqIndexError
-from rmqindex.folders import INDEX_FOLDER, ROCKSDB_STORE_FOLDER, STORE_FOLDERS
+from rmqindex.layout import INDEX_FOLDER, ROCKSDB_STORE_FOLDER, STORE_FOLDERS
 from rmqindex.storage import FileChangedError, map_files
 from rmqindex.store import (
     Hit,

@@ -15,14 +15,14 @@ import pyarrow.compute as pc
 from pyspark_rmqindex.options import AUTO
 from rmqindex import RmqIndexError
 from rmqindex.commitlog import LogSnapshot, several_logs
-from rmqindex.folders import (
+from rmqindex.keys import bytes_at, not_utf8
+from rmqindex.layout import (
     DLEDGER_PREFIX,
+    FILE_NAME_DIGITS,
     INDEX_FOLDER,
     MULTI_PATH_SPLITTER,
     STORE_FOLDERS,
 )
-from rmqindex.keys import bytes_at, not_utf8
-from rmqindex.record_layout import FILE_NAME_DIGITS
 from rmqindex.store import expand, has_pattern, log_in, root_of
 from rmqindex.transaction import entries_or_none, exists
 

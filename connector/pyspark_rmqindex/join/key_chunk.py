@@ -23,7 +23,7 @@ from pyspark_rmqindex.join.key_hashes import hash_known
 from pyspark_rmqindex.read.batches import MAX_ROWS, concatenate
 from rmqindex import HashSet
 from rmqindex.layout import INT64_MAX, INT64_MIN
-from rmqindex.ownfiles import naming
+from rmqindex.storage import naming
 from rmqindex.times import to_milliseconds
 
 if TYPE_CHECKING:

@@ -28,8 +28,7 @@ from pyspark_rmqindex.read.planning import prune
 from pyspark_rmqindex.schema import KEY_COLUMNS, entry_schema
 from pyspark_rmqindex.worker_python import check_worker_python
 from rmqindex.commitlog import LogSnapshot  # noqa: TC001  (likewise)
-from rmqindex.ownfiles import RecordKind, from_json, to_json
-from rmqindex.storage import Location
+from rmqindex.storage import Location, RecordKind, from_json, to_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

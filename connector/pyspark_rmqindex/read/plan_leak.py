@@ -41,7 +41,7 @@ from pyspark_rmqindex.read.plan_log import state_directory
 from pyspark_rmqindex.read.refusals import Calls
 from pyspark_rmqindex.spark_version import plans_each_scan
 from rmqindex import RmqIndexError
-from rmqindex.ownfiles import RecordKind, from_json, to_json, write_own
+from rmqindex.storage import RecordKind, from_json, to_json, write_own
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

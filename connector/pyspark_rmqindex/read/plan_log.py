@@ -21,12 +21,12 @@ from pyspark.sql.types import StringType, StructField, StructType
 from pyspark_rmqindex.log_lines import log_warning, write_line
 from pyspark_rmqindex.messages.reader import MessagePlan
 from rmqindex import RmqIndexError
-from rmqindex.ownfiles import RecordKind, from_json, to_json, write_own
+from rmqindex.storage import RecordKind, from_json, to_json, write_own
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from rmqindex.ownfiles import Fields
+    from rmqindex.storage import Fields
 
 
 __all__ = [

@@ -8,7 +8,7 @@ from pyspark.sql.datasource import DataSourceStreamReader
 
 from pyspark_rmqindex.log_lines import Warnings
 from rmqindex import RmqIndexError
-from rmqindex.ownfiles import from_json
+from rmqindex.storage import from_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -33,8 +33,7 @@ from pyspark_rmqindex.stream.checkpoint import (
 )
 from rmqindex import CommitLog, RmqIndexError
 from rmqindex.commitlog import LogMark, follow
-from rmqindex.ownfiles import from_json, to_json
-from rmqindex.storage import read_steady
+from rmqindex.storage import from_json, read_steady, to_json
 from rmqindex.transaction import exists
 
 if TYPE_CHECKING:

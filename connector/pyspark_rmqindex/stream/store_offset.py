@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from rmqindex.ownfiles import from_json, to_json
+from rmqindex.storage import from_json, to_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,7 +14,7 @@ from pyspark_rmqindex.options import WriteOptions as SparkOptions
 from pyspark_rmqindex.options import parse_options
 from rmqindex import RmqIndexError
 from rmqindex.bulk import TagChoice, WriteOptions, tags_of_index
-from rmqindex.folders import COMMITLOG_FOLDER, INDEX_FOLDER, QUEUE_FOLDER
+from rmqindex.layout import COMMITLOG_FOLDER, INDEX_FOLDER, QUEUE_FOLDER
 from rmqindex.storage import SCHEMES, Location
 from rmqindex.store import Store, is_coverable, list_index_files, refuse_target
 from rmqindex.transaction import entries_or_none, exists

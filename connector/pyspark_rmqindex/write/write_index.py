@@ -47,7 +47,7 @@ from rmqindex.bulk import (
     plan_files,
     without_indexed,
 )
-from rmqindex.ownfiles import RecordKind, from_json, to_json
+from rmqindex.storage import RecordKind, from_json, to_json
 from rmqindex.transaction import BrokerLock, Owner
 
 if TYPE_CHECKING:

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rmqindex.errors import CorruptIndexError, RmqIndexError
-from rmqindex.header import IndexHeader
 from rmqindex.indexfile.committed import open_found_index, open_index_source, read_header
 from rmqindex.indexfile.decoding import MILLISECONDS, links_of, slots_of
 from rmqindex.indexfile.entries import read_message_run
 from rmqindex.indexfile.geometry import Layout, UnknownLayoutError, infer_layout, usual_layout
 from rmqindex.indexfile.uncounted import looks_emptied
 from rmqindex.indexwriter.linking import LINK_BATCH
-from rmqindex.layout import (
+from rmqindex.layout.index_file import (
     ENTRY_DTYPE,
     ENTRY_SIZE,
     FIRST_POSITION,
@@ -25,6 +24,7 @@ from rmqindex.layout import (
     INVALID_INDEX,
     SLOT_DTYPE,
     SLOT_SIZE,
+    IndexHeader,
 )
 from rmqindex.storage.identity import FileChangedError
 from rmqindex.transaction.directories import exists

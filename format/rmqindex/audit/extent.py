@@ -15,11 +15,11 @@ import numpy as np
 
 from rmqindex.errors import RmqIndexError
 from rmqindex.explanation.reach import LONGEST_LAG
-from rmqindex.folders import INDEX_FOLDER
 from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.indexfile.decoding import MILLISECONDS
 from rmqindex.keys.messages import expand_messages
-from rmqindex.layout import FIRST_POSITION
+from rmqindex.layout.index_file import FIRST_POSITION
+from rmqindex.layout.store import INDEX_FOLDER
 from rmqindex.store.checkpoint import CHECKPOINT_NAME
 from rmqindex.store.store import index_entries
 from rmqindex.transaction.broker_lock import BrokerLock, BrokerState

@@ -17,7 +17,7 @@ from rmqindex.audit.audited import UncountedEntries, elapsed_seconds, entry_byte
 from rmqindex.indexfile.decoding import links_of, slots_of
 from rmqindex.indexfile.uncounted import damaged_count
 from rmqindex.indexwriter.linking import LINK_BATCH, link
-from rmqindex.layout import (
+from rmqindex.layout.index_file import (
     BEGIN_PHY_OFFSET_OFFSET,
     BEGIN_TIMESTAMP_OFFSET,
     END_PHY_OFFSET_OFFSET,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from rmqindex.audit.audited import AuditedFile
     from rmqindex.audit.findings import Findings
-    from rmqindex.header import IndexHeader
+    from rmqindex.layout.index_file import IndexHeader
 
 __all__ = ["audit_file"]
 

@@ -19,7 +19,7 @@ from rmqindex.audit.audited import BLOCK, AuditedFile, elapsed_seconds
 from rmqindex.audit.extent import MissingRun, add_damage, index_end, log_start, rows_with_keys
 from rmqindex.indexfile.decoding import MILLISECONDS
 from rmqindex.keys.messages import expand_messages, message_keys
-from rmqindex.layout import BEGIN_TIMESTAMP_OFFSET, END_TIMESTAMP_OFFSET, FIRST_POSITION
+from rmqindex.layout.index_file import BEGIN_TIMESTAMP_OFFSET, END_TIMESTAMP_OFFSET, FIRST_POSITION
 from rmqindex.query.ranks import SearchedFile
 from rmqindex.query.verification import MATCH_CODES, Verifier
 from rmqindex.storage.location import Location

@@ -29,11 +29,11 @@ from rmqindex.commitlog.snapshot import commit_log_of, marked_files
 from rmqindex.commitlog.walk import record_crc_fault
 from rmqindex.consumequeue.comparison import compare_queues
 from rmqindex.errors import RmqIndexError
-from rmqindex.folders import INDEX_FOLDER
+from rmqindex.layout.record import INNER_NUM
+from rmqindex.layout.store import INDEX_FOLDER
 from rmqindex.record.bodies import is_inner_batch, iterate_inner_messages
 from rmqindex.record.numbers import java_integer
 from rmqindex.record.properties import parse_properties
-from rmqindex.record_layout import INNER_NUM
 from rmqindex.storage.identity import FileChangedError
 from rmqindex.storage.location import Location
 from rmqindex.storage.opening import FileMark, ensure_same
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 
     from rmqindex.audit.units import Member
     from rmqindex.commitlog.files import LogFile
-    from rmqindex.header import IndexHeader
     from rmqindex.indexfile.geometry import Layout
+    from rmqindex.layout.index_file import IndexHeader
     from rmqindex.record.records import Records
     from rmqindex.storage.location import PathLike
     from rmqindex.transaction.directories import FileEntry

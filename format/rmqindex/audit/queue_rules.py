@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from rmqindex.queue_layout import DEFAULT_BATCH_FILE_SIZE, DEFAULT_FILE_SIZE
+from rmqindex.layout.queue import DEFAULT_BATCH_FILE_SIZE, DEFAULT_FILE_SIZE
 
 __all__ = ["BEYOND_LOG", "QUEUES", "QUEUE_RULES", "TOPICS", "WHOLE_LOG", "AuditRule", "Severity"]
 

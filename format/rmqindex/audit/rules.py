@@ -8,7 +8,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from rmqindex.audit.queue_rules import QUEUE_RULES, WHOLE_LOG, AuditRule, Severity
-from rmqindex.layout import DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM
+from rmqindex.layout.index_file import DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM
 
 __all__ = [
     "AUDIT_RULES",

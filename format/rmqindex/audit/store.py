@@ -22,15 +22,15 @@ from rmqindex.audit.audited import BLOCK
 from rmqindex.commitlog.leads import Lead, LeadKind, proved_lead
 from rmqindex.commitlog.snapshot import commit_log_of
 from rmqindex.errors import RmqIndexError
-from rmqindex.folders import ABORT_NAME, CHECKPOINT_NAME, INDEX_FOLDER, LOCK_NAME
 from rmqindex.indexfile.committed import open_index_source
 from rmqindex.indexfile.decoding import MILLISECONDS
-from rmqindex.layout import (
+from rmqindex.layout.index_file import (
     BEGIN_PHY_OFFSET_OFFSET,
     END_PHY_OFFSET_OFFSET,
     FIRST_POSITION,
     INT64_MAX,
 )
+from rmqindex.layout.store import ABORT_NAME, CHECKPOINT_NAME, INDEX_FOLDER, LOCK_NAME
 from rmqindex.storage.filesystem import unreadable
 from rmqindex.storage.location import Location
 from rmqindex.store.checkpoint import StoreCheckpoint
@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from rmqindex.audit.findings import Findings
     from rmqindex.audit.units import Member
     from rmqindex.commitlog.log import CommitLog
-    from rmqindex.header import IndexHeader
     from rmqindex.indexfile.geometry import Layout
+    from rmqindex.layout.index_file import IndexHeader
 
 __all__ = ["audit_barrier", "audit_files", "audit_name_times", "audit_names", "audit_state"]
 

@@ -18,7 +18,7 @@ from rmqindex.errors import RmqIndexError
 from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.indexfile.fingerprint import FINAL_FIELDS, SAMPLED_ENTRY_BYTES
 from rmqindex.indexfile.geometry import infer_layout
-from rmqindex.layout import FIRST_POSITION
+from rmqindex.layout.index_file import FIRST_POSITION
 from rmqindex.storage.identity import FileChangedError
 from rmqindex.storage.opening import FileMark, ensure_same
 from rmqindex.store.store import index_entries
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from rmqindex.audit.extent import LogRange
     from rmqindex.commitlog.files import LogFile
-    from rmqindex.header import IndexHeader
     from rmqindex.indexfile.geometry import Layout
+    from rmqindex.layout.index_file import IndexHeader
     from rmqindex.storage.location import Location
     from rmqindex.transaction.directories import FileEntry
 

@@ -14,7 +14,7 @@ from rmqindex.bulk.files import BuiltFile, build_file, plan_append, plan_files
 from rmqindex.bulk.job import check_file_not_indexed, without_indexed
 from rmqindex.bulk.sorted_runs import RunSet
 from rmqindex.errors import RmqIndexError
-from rmqindex.ownfiles.disk import make_directories
+from rmqindex.storage.disk import make_directories
 from rmqindex.store.checkpoint import present_checkpoint, raise_checkpoint
 from rmqindex.store.names import latest_name, next_names
 from rmqindex.times import zone_of

@@ -16,13 +16,15 @@ import numpy as np
 
 from rmqindex.bulk.sorted_runs import RunSet
 from rmqindex.errors import RmqIndexError
-from rmqindex.header import IndexHeader  # noqa: TC001  (read by from_json)
 from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.indexfile.geometry import Layout
 from rmqindex.indexfile.reader import IndexFile
 from rmqindex.indexwriter.append_in_place import InPlaceAppend
 from rmqindex.indexwriter.writer import open_appender
-from rmqindex.layout import FIRST_POSITION
+from rmqindex.layout.index_file import (
+    FIRST_POSITION,
+    IndexHeader,
+)
 from rmqindex.storage.location import Location
 from rmqindex.store.snapshot import open_in_store
 from rmqindex.store.store import list_index_files

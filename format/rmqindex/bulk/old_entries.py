@@ -16,7 +16,7 @@ from rmqindex.indexfile.geometry import (
     usual_layout,
 )
 from rmqindex.indexfile.uncounted import damaged_count
-from rmqindex.layout import ENTRY_SIZE, FIRST_POSITION, INT64_MAX
+from rmqindex.layout.index_file import ENTRY_SIZE, FIRST_POSITION, INT64_MAX
 from rmqindex.store.snapshot import layout_beside, open_in_store
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from rmqindex.header import IndexHeader
     from rmqindex.indexfile.geometry import Layout
+    from rmqindex.layout.index_file import IndexHeader
     from rmqindex.storage.location import Location, PathLike
     from rmqindex.storage.source import IndexSource
 

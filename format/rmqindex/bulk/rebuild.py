@@ -32,10 +32,10 @@ from rmqindex.bulk.roller import FileRoller, replace_files
 from rmqindex.bulk.tags import choose_tags
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.commitlog.snapshot import ensure_end
-from rmqindex.dledger_layout import DATA_FOLDER
 from rmqindex.errors import RmqIndexError
-from rmqindex.folders import COMMITLOG_FOLDER, DLEDGER_PREFIX, INDEX_FOLDER
 from rmqindex.indexfile.geometry import Layout, infer_layout
+from rmqindex.layout.dledger import DATA_FOLDER
+from rmqindex.layout.store import COMMITLOG_FOLDER, DLEDGER_PREFIX, INDEX_FOLDER
 from rmqindex.record.batches import store_timestamps
 from rmqindex.record.index_keys import IndexKeys
 from rmqindex.store.checkpoint import is_coverable

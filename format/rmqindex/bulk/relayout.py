@@ -20,12 +20,11 @@ from rmqindex.bulk.files import header_of
 from rmqindex.bulk.replacement import Replacement, summaries
 from rmqindex.bulk.resume import make_exact
 from rmqindex.bulk.roller import FileRoller, replace_files
-from rmqindex.command_line import command_line
 from rmqindex.commitlog.snapshot import commit_log_of
-from rmqindex.errors import CorruptIndexError, RmqIndexError
+from rmqindex.errors import CorruptIndexError, RmqIndexError, command_line
 from rmqindex.indexfile.geometry import AmbiguousLayoutError, UnknownLayoutError
 from rmqindex.indexfile.reader import IndexFile
-from rmqindex.layout import BEGIN_TIMESTAMP_OFFSET, FIRST_POSITION
+from rmqindex.layout.index_file import BEGIN_TIMESTAMP_OFFSET, FIRST_POSITION
 from rmqindex.query.ranks import SearchedFile
 from rmqindex.query.verification import Verifier
 from rmqindex.store.checkpoint import CHECKPOINT_NAME

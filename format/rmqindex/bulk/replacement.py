@@ -17,7 +17,7 @@ from rmqindex.errors import RmqIndexError
 from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.indexfile.reader import IndexFile
 from rmqindex.keys.messages import HASH_BITS, pack_pairs
-from rmqindex.layout import FIRST_POSITION, HEADER_SIZE, INT32_MAX
+from rmqindex.layout.index_file import FIRST_POSITION, HEADER_SIZE, INT32_MAX
 from rmqindex.query.key_match import keys_at
 from rmqindex.store.snapshot import open_in_store
 

@@ -13,15 +13,13 @@ import numpy as np
 from rmqindex.audit.audited import elapsed_seconds
 from rmqindex.bulk.files import header_of
 from rmqindex.bulk.old_entries import replaced_entries
-from rmqindex.command_line import command_line
 from rmqindex.commitlog.log import MATCH_STATES, CommitLog
-from rmqindex.errors import RmqIndexError
-from rmqindex.folders import INDEX_FOLDER
-from rmqindex.header import IndexHeader
+from rmqindex.errors import RmqIndexError, command_line
 from rmqindex.indexfile.decoding import MILLISECONDS
 from rmqindex.indexfile.reader import IndexFile
 from rmqindex.keys.messages import HASH_BITS, KEY_COLUMNS, expand_messages
-from rmqindex.layout import FIRST_POSITION, HEADER_SIZE
+from rmqindex.layout.index_file import FIRST_POSITION, HEADER_SIZE, IndexHeader
+from rmqindex.layout.store import INDEX_FOLDER
 from rmqindex.query.key_match import keys_at
 from rmqindex.store.snapshot import IndexSnapshot, open_in_store
 

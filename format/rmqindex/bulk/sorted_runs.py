@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from rmqindex.ownfiles.writable import WritableFile
+from rmqindex.storage.writable import WritableFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

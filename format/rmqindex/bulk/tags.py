@@ -16,12 +16,11 @@ import numpy as np
 import pyarrow as pa
 
 from rmqindex.bulk.files import index_entries, open_file
-from rmqindex.command_line import command_line
 from rmqindex.commitlog.snapshot import commit_log_of
-from rmqindex.errors import RmqIndexError
-from rmqindex.folders import INDEX_FOLDER, ROCKSDB_STORE_FOLDER
+from rmqindex.errors import RmqIndexError, command_line
 from rmqindex.keys.messages import KEY_COLUMNS, expand_messages, pack_pairs
-from rmqindex.layout import FIRST_POSITION
+from rmqindex.layout.index_file import FIRST_POSITION
+from rmqindex.layout.store import INDEX_FOLDER, ROCKSDB_STORE_FOLDER
 from rmqindex.storage.location import Location
 from rmqindex.transaction.directories import exists
 

@@ -224,7 +224,7 @@ def _stores_in(path: str) -> Iterator[str]:
 
 def _is_store(path: str) -> bool:
     """Return whether a directory has a folder of a store; DLedger's own has one of such a name."""
-    from rmqindex.folders import (  # noqa: PLC0415  (help needs none)
+    from rmqindex.layout.store import (  # noqa: PLC0415  (help needs none)
         COMMITLOG_FOLDER,
         DLEDGER_PREFIX,
         INDEX_FOLDER,

@@ -14,7 +14,7 @@ from rmqindex.answers.answer import Zone
 from rmqindex.cli.invocation import OPTIONS, VALUE, Argument
 from rmqindex.indexfile.geometry import Layout
 from rmqindex.keys.utf8 import is_utf8
-from rmqindex.layout import INT32_MAX, INT64_MAX
+from rmqindex.layout.index_file import INT32_MAX, INT64_MAX
 from rmqindex.times import parse_micros, system_zone, to_milliseconds, zone_of
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ import pyarrow as pa
 from rmqindex.arguments import int_of
 from rmqindex.errors import CorruptBodyError, CorruptCommitLogError, RmqIndexError
 from rmqindex.keys.utf8 import not_utf8
+from rmqindex.layout.record import INNER_BATCH_FLAG, NEED_UNWRAP_FLAG
 from rmqindex.record.batches import schema_of
 from rmqindex.record.bodies import (
     MAX_BODY_SIZE,
@@ -19,7 +20,6 @@ from rmqindex.record.bodies import (
     decompress_bodies,
     decompress_body,
 )
-from rmqindex.record_layout import INNER_BATCH_FLAG, NEED_UNWRAP_FLAG
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -18,11 +18,15 @@ from typing import TYPE_CHECKING
 
 import pyarrow.fs as pafs
 
-from rmqindex.dledger_layout import DATA_FOLDER
 from rmqindex.errors import RmqIndexError
-from rmqindex.folders import COMMITLOG_FOLDER, DLEDGER_PREFIX, MULTI_PATH_SPLITTER
-from rmqindex.layout import INT64_MAX
-from rmqindex.record_layout import FILE_NAME_DIGITS, MAX_FILE_SIZE
+from rmqindex.layout.dledger import DATA_FOLDER
+from rmqindex.layout.index_file import INT64_MAX
+from rmqindex.layout.record import FILE_NAME_DIGITS, MAX_FILE_SIZE
+from rmqindex.layout.store import (
+    COMMITLOG_FOLDER,
+    DLEDGER_PREFIX,
+    MULTI_PATH_SPLITTER,
+)
 from rmqindex.storage.filesystem import UnreadableError, status_of
 from rmqindex.storage.identity import FileChangedError
 from rmqindex.storage.location import Location

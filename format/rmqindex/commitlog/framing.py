@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rmqindex.dledger_layout import (
+from rmqindex.layout.dledger import (
     BLANK_HEAD,
     BLANK_MAGIC,
     BODY_SIZE_OFFSET,
@@ -35,8 +35,7 @@ from rmqindex.dledger_layout import (
     SIZE_OFFSET,
     TERM_OFFSET,
 )
-from rmqindex.record.records import Fault, check_record, gather, store_timestamp_of
-from rmqindex.record_layout import (
+from rmqindex.layout.record import (
     BLANK_MAGIC_CODE,
     MAGIC_CODE_OFFSET,
     MAGIC_CODE_V1,
@@ -44,6 +43,7 @@ from rmqindex.record_layout import (
     MIN_RECORD_SIZE,
     PHYSICAL_OFFSET_OFFSET,
 )
+from rmqindex.record.records import Fault, check_record, gather, store_timestamp_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

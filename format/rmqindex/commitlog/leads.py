@@ -27,23 +27,27 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from rmqindex.dledger_layout import ENTRY_HEAD
 from rmqindex.errors import RmqIndexError
-from rmqindex.folders import BATCH_FOLDER, INDEX_FOLDER, QUEUE_FOLDER
 from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.indexfile.geometry import infer_layout
-from rmqindex.layout import ENTRY_DTYPE, ENTRY_SIZE, FIRST_POSITION, HEADER_SIZE
-from rmqindex.queue_layout import (
+from rmqindex.layout.dledger import ENTRY_HEAD
+from rmqindex.layout.index_file import ENTRY_DTYPE, ENTRY_SIZE, FIRST_POSITION, HEADER_SIZE
+from rmqindex.layout.queue import (
     BATCH_UNIT_DTYPE,
     BLANK_SIZE,
-    FILE_NAME_DIGITS,
     NO_COMPACTED_OFFSET,
     UNIT_DTYPE,
 )
+from rmqindex.layout.record import (
+    FILE_NAME_DIGITS,
+    MIN_RECORD_SIZE,
+    QUEUE_ID_OFFSET,
+    QUEUE_OFFSET_OFFSET,
+)
+from rmqindex.layout.store import BATCH_FOLDER, INDEX_FOLDER, QUEUE_FOLDER
 from rmqindex.record.batches import build_batch, schema_of
 from rmqindex.record.numbers import java_integer
 from rmqindex.record.records import gather, store_timestamp_of
-from rmqindex.record_layout import MIN_RECORD_SIZE, QUEUE_ID_OFFSET, QUEUE_OFFSET_OFFSET
 from rmqindex.storage.location import Location
 from rmqindex.store.checkpoint import CHECKPOINT_NAME, StoreCheckpoint
 from rmqindex.store.dledger import committed_index, dledger_data, entry_place

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Literal, Self
 import numpy as np
 import pyarrow as pa
 
-from rmqindex.arguments import int_of, int_or_none
-from rmqindex.arrays import int_array
+from rmqindex.arguments import int_array, int_of, int_or_none
 from rmqindex.commitlog.bodies import Unpacking
 from rmqindex.commitlog.end import last_with_data
 from rmqindex.commitlog.files import ExpiredFileError, LogFile, OpenFiles, find_files, gaps_of
@@ -26,8 +25,8 @@ from rmqindex.commitlog.reading import (
     first_store_timestamp,
 )
 from rmqindex.commitlog.walk import record_crc_fault, records_at
-from rmqindex.layout import INT64_MAX
-from rmqindex.markup import html_table
+from rmqindex.layout.index_file import INT64_MAX
+from rmqindex.notebooks import html_table
 from rmqindex.record.batches import build_batch, one_chunk
 from rmqindex.record.bodies import MAX_BODY_SIZE
 
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     import pyarrow.fs as pafs
     from numpy.typing import NDArray
 
-    from rmqindex.arrays import IntArray
+    from rmqindex.arguments import IntArray
     from rmqindex.errors import CorruptCommitLogError
     from rmqindex.record.records import Records
     from rmqindex.storage.location import Location, PathLike

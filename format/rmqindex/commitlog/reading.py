@@ -30,9 +30,9 @@ from rmqindex.commitlog.walk import (
     record_crc_fault,
     walk,
 )
-from rmqindex.dledger_layout import ENTRY_HEAD, INDEX_OFFSET
 from rmqindex.errors import CorruptCommitLogError
-from rmqindex.layout import INT64_MAX
+from rmqindex.layout.dledger import ENTRY_HEAD, INDEX_OFFSET
+from rmqindex.layout.index_file import INT64_MAX
 from rmqindex.record.records import Fault, gather, store_timestamp_of
 from rmqindex.storage.opening import ensure_same
 from rmqindex.store.dledger import committed_index, entry_place

@@ -18,7 +18,7 @@ from rmqindex.arguments import int_or_none
 from rmqindex.commitlog.files import ExpiredFileError
 from rmqindex.commitlog.reading import DEFAULT_MAX_RECORDS
 from rmqindex.keys.utf8 import check_text
-from rmqindex.layout import INT64_MAX, INT64_MIN
+from rmqindex.layout.index_file import INT64_MAX, INT64_MIN
 from rmqindex.record.batches import schema_of
 from rmqindex.storage.identity import FileChangedError
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from rmqindex.commitlog.framing import candidates, frames_of, hop
+from rmqindex.layout.record import MIN_RECORD_SIZE
 from rmqindex.record.records import Fault, check_record, crc_fault, parse_records
-from rmqindex.record_layout import MIN_RECORD_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

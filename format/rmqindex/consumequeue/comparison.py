@@ -19,15 +19,15 @@ from rmqindex.consumequeue.predecessors import Predecessors, contains, has_all, 
 from rmqindex.consumequeue.reader import ConsumeQueue, UnitFiles, all_batches, last_offset
 from rmqindex.consumequeue.staging import is_exchanging, is_unfinished, queue_folders
 from rmqindex.errors import RmqIndexError
-from rmqindex.folders import BATCH_FOLDER, QUEUE_FOLDER
-from rmqindex.layout import INT64_MAX
-from rmqindex.queue_layout import (
+from rmqindex.layout.index_file import INT64_MAX
+from rmqindex.layout.queue import (
     BLANK_SIZE,
     DEFAULT_DELAY_LEVELS,
     LMQ_PREFIX,
     SCHEDULE_TOPIC,
     UNIT_DTYPE,
 )
+from rmqindex.layout.store import BATCH_FOLDER, QUEUE_FOLDER
 from rmqindex.storage.location import Location
 from rmqindex.store.contents import refuse_rocksdb_queues
 from rmqindex.store.topics import TopicTable

@@ -14,11 +14,11 @@ import numpy as np
 
 from rmqindex.errors import RmqIndexError
 from rmqindex.keys.hashing import string_hash_codes
-from rmqindex.layout import INT64_MIN
-from rmqindex.queue_layout import LMQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, SYSTEM_PREFIX
+from rmqindex.layout.index_file import INT64_MIN
+from rmqindex.layout.queue import LMQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, SYSTEM_PREFIX
+from rmqindex.layout.record import INNER_BATCH_FLAG, INNER_NUM
 from rmqindex.record.batches import build_batch, schema_of
 from rmqindex.record.numbers import java_integer
-from rmqindex.record_layout import INNER_BATCH_FLAG, INNER_NUM
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Container, Sequence

@@ -8,12 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from rmqindex.command_line import command_line
 from rmqindex.consumequeue.staging import is_exchanging
-from rmqindex.errors import RmqIndexError
-from rmqindex.folders import BATCH_FOLDER, QUEUE_FOLDER
-from rmqindex.layout import INT32_MAX
-from rmqindex.queue_layout import FILE_NAME_DIGITS
+from rmqindex.errors import RmqIndexError, command_line
+from rmqindex.layout.index_file import INT32_MAX
+from rmqindex.layout.record import FILE_NAME_DIGITS
+from rmqindex.layout.store import BATCH_FOLDER, QUEUE_FOLDER
 from rmqindex.storage.location import Location
 from rmqindex.storage.opening import FileMark, UnsteadyError, read_steady
 from rmqindex.store.contents import refuse_database, refuse_rocksdb_queues

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from rmqindex.consumequeue.dispatch import Refusal
-from rmqindex.layout import INT64_MAX
-from rmqindex.queue_layout import UNIT_DTYPE
-from rmqindex.record_layout import MIN_RECORD_SIZE
+from rmqindex.layout.index_file import INT64_MAX
+from rmqindex.layout.queue import UNIT_DTYPE
+from rmqindex.layout.record import MIN_RECORD_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator

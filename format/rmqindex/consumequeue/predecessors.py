@@ -14,7 +14,7 @@ from rmqindex.commitlog.log import MATCH_STATES
 from rmqindex.consumequeue.places import LostUnits
 from rmqindex.consumequeue.reader import ConsumeQueue, last_offset, unit_dtype, units_before
 from rmqindex.errors import RmqIndexError
-from rmqindex.queue_layout import (
+from rmqindex.layout.queue import (
     BLANK_SIZE,
     DEFAULT_BATCH_FILE_SIZE,
     DEFAULT_FILE_SIZE,

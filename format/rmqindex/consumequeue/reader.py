@@ -17,16 +17,15 @@ import pyarrow as pa
 
 from rmqindex.consumequeue.paths import QueueFile, find_queues
 from rmqindex.errors import RmqIndexError
-from rmqindex.ownfiles.disk import naming
-from rmqindex.ownfiles.safe_open import open_to_read
-from rmqindex.queue_layout import (
+from rmqindex.layout.queue import (
     BATCH_UNIT_DTYPE,
     BLANK_SIZE,
     CONSUME_QUEUE_SCHEMA,
-    FILE_NAME_DIGITS,
     NO_COMPACTED_OFFSET,
     UNIT_DTYPE,
 )
+from rmqindex.layout.record import FILE_NAME_DIGITS
+from rmqindex.storage.disk import naming, open_to_read
 from rmqindex.storage.location import path_text
 from rmqindex.storage.opening import FileMark, ensure_same, open_found
 

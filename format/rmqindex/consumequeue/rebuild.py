@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rmqindex.arguments import ensure_flags, int_or_none, text_of, texts_of
-from rmqindex.command_line import command_line
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.commitlog.snapshot import ensure_end
 from rmqindex.consumequeue.dispatch import (
@@ -27,9 +26,9 @@ from rmqindex.consumequeue.predecessors import Predecessors, unit_count
 from rmqindex.consumequeue.reader import ConsumeQueue
 from rmqindex.consumequeue.staging import QueueStaging
 from rmqindex.consumequeue.writers import QueueWriters
-from rmqindex.errors import CorruptCommitLogError, RmqIndexError
-from rmqindex.folders import BATCH_FOLDER, QUEUE_FOLDER
-from rmqindex.queue_layout import BATCH_UNIT_DTYPE, DEFAULT_DELAY_LEVELS, UNIT_DTYPE
+from rmqindex.errors import CorruptCommitLogError, RmqIndexError, command_line
+from rmqindex.layout.queue import BATCH_UNIT_DTYPE, DEFAULT_DELAY_LEVELS, UNIT_DTYPE
+from rmqindex.layout.store import BATCH_FOLDER, QUEUE_FOLDER
 from rmqindex.store.contents import hold_writable
 from rmqindex.store.store import root_of
 from rmqindex.store.topics import TopicTable

@@ -11,11 +11,11 @@ import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from rmqindex.command_line import command_line
-from rmqindex.errors import RmqIndexError
-from rmqindex.folders import BATCH_FOLDER, QUEUE_FOLDER
-from rmqindex.ownfiles.disk import (
+from rmqindex.errors import RmqIndexError, command_line
+from rmqindex.layout.store import BATCH_FOLDER, QUEUE_FOLDER
+from rmqindex.storage.disk import (
     absent_directories,
+    ensure_directory,
     make_directories,
     move_synced,
     naming,
@@ -24,10 +24,9 @@ from rmqindex.ownfiles.disk import (
     sync_name,
     sync_tree,
 )
-from rmqindex.ownfiles.records import RecordKind
-from rmqindex.ownfiles.safe_open import ensure_directory
-from rmqindex.ownfiles.writable import write_own
 from rmqindex.storage.location import Location
+from rmqindex.storage.records import RecordKind
+from rmqindex.storage.writable import write_own
 from rmqindex.store.contents import refuse_rocksdb_queues
 from rmqindex.transaction.jobs import Recovery
 
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-    from rmqindex.ownfiles.records import Fields
+    from rmqindex.storage.records import Fields
 
 __all__ = ["QueueStaging", "is_exchanging", "is_unfinished", "queue_folders"]
 

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rmqindex.consumequeue.places import Places
-from rmqindex.folders import BATCH_FOLDER, QUEUE_FOLDER
-from rmqindex.layout import INT64_MAX
-from rmqindex.ownfiles.writable import WritableFile
-from rmqindex.queue_layout import (
+from rmqindex.layout.index_file import INT64_MAX
+from rmqindex.layout.queue import (
     BATCH_UNIT_DTYPE,
     BLANK_SIZE,
-    FILE_NAME_DIGITS,
     NO_COMPACTED_OFFSET,
     UNIT_DTYPE,
 )
+from rmqindex.layout.record import FILE_NAME_DIGITS
+from rmqindex.layout.store import BATCH_FOLDER, QUEUE_FOLDER
+from rmqindex.storage.writable import WritableFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -10,7 +10,7 @@ from rmqindex.explanation.result import EXPLAIN_REASONS, OF_OTHERS, Reason, outs
 from rmqindex.explanation.wording import counted, listed, ranges
 from rmqindex.keys.hashing import index_key
 from rmqindex.keys.messages import tag_key
-from rmqindex.layout import INT64_MAX
+from rmqindex.layout.index_file import INT64_MAX
 from rmqindex.transaction.broker_lock import BrokerState
 
 if TYPE_CHECKING:

@@ -43,7 +43,7 @@ from rmqindex.indexfile.geometry import AmbiguousLayoutError
 from rmqindex.keys.hashing import index_key, key_hash
 from rmqindex.keys.messages import tag_key
 from rmqindex.keys.utf8 import check_text, check_topic
-from rmqindex.layout import DEFAULT_MAX_MSGS_NUM_BATCH, FIRST_POSITION, INT64_MAX
+from rmqindex.layout.index_file import DEFAULT_MAX_MSGS_NUM_BATCH, FIRST_POSITION, INT64_MAX
 from rmqindex.record.message_ids import (
     GrpcMessageId,
     RemotingMessageId,

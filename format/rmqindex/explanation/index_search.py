@@ -13,10 +13,10 @@ import numpy as np
 
 from rmqindex.errors import RmqIndexError
 from rmqindex.explanation.result import FileExplanation, HitExplanation, OtherTopic
-from rmqindex.folders import BATCH_FOLDER, QUEUE_FOLDER
 from rmqindex.indexfile.committed import open_index_source
 from rmqindex.keys.hashing import index_key, key_hash
-from rmqindex.layout import FIRST_POSITION, INVALID_INDEX
+from rmqindex.layout.index_file import FIRST_POSITION, INVALID_INDEX
+from rmqindex.layout.store import BATCH_FOLDER, QUEUE_FOLDER
 from rmqindex.query.ranks import SearchedFile
 from rmqindex.query.verification import NO_LOG, Verdict, Verifier
 from rmqindex.storage.filesystem import UnreadableError
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from rmqindex.commitlog.log import CommitLog
-    from rmqindex.header import IndexHeader
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.indexfile.reader import IndexFile
+    from rmqindex.layout.index_file import IndexHeader
     from rmqindex.storage.location import Location, PathLike
     from rmqindex.store.snapshot import SnapshotFile
 

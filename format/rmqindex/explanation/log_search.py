@@ -14,7 +14,7 @@ from rmqindex.commitlog.bodies import bad_body
 from rmqindex.explanation.result import LogReach
 from rmqindex.keys.hashing import KEY_SEPARATOR
 from rmqindex.keys.messages import is_rolled_back, tag_key
-from rmqindex.layout import FIRST_POSITION, INT64_MAX
+from rmqindex.layout.index_file import FIRST_POSITION, INT64_MAX
 from rmqindex.record.batch_members import indexed_keys, member_keys
 from rmqindex.storage.filesystem import UnreadableError
 

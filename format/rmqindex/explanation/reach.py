@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from rmqindex.commitlog.files import LogFile
     from rmqindex.commitlog.leads import Lead
     from rmqindex.commitlog.snapshot import LogArgument
-    from rmqindex.header import IndexHeader
     from rmqindex.indexfile.geometry import Layout
+    from rmqindex.layout.index_file import IndexHeader
     from rmqindex.record.records import Records
     from rmqindex.storage.location import Location, PathLike
     from rmqindex.store.snapshot import SnapshotFile

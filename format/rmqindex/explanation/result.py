@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rmqindex.keys.hashing import index_key
-from rmqindex.markup import html_table
+from rmqindex.notebooks import html_table
 
 Span = tuple[int, int]
 

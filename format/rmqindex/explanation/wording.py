@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from rmqindex.command_line import command_line
-from rmqindex.folders import INDEX_FOLDER, MULTI_PATH_SPLITTER
+from rmqindex.errors import command_line
+from rmqindex.layout.store import INDEX_FOLDER, MULTI_PATH_SPLITTER
 from rmqindex.store.store import root_of
 from rmqindex.times import format_millis
 

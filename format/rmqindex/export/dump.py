@@ -14,7 +14,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from rmqindex.dledger_layout import (
+from rmqindex.errors import CorruptIndexError, RmqIndexError
+from rmqindex.export.items import Field, Item, fields_of_dtype, record_fields, record_item, shown
+from rmqindex.indexfile.committed import open_index_source
+from rmqindex.indexfile.geometry import Layout, infer_layout
+from rmqindex.layout.dledger import (
     BLANK_HEAD,
     BLANK_MAGIC,
     MAGICS,
@@ -22,14 +26,8 @@ from rmqindex.dledger_layout import (
     SIZE_OFFSET,
     TERM_NAME,
 )
-from rmqindex.dledger_layout import CHECKPOINT_NAME as DLEDGER_CHECKPOINT_NAME
-from rmqindex.errors import CorruptIndexError, RmqIndexError
-from rmqindex.export.items import Field, Item, fields_of_dtype, record_fields, record_item, shown
-from rmqindex.folders import BATCH_FOLDER, COMMITLOG_FOLDER, QUEUE_FOLDER
-from rmqindex.header import IndexHeader
-from rmqindex.indexfile.committed import open_index_source
-from rmqindex.indexfile.geometry import Layout, infer_layout
-from rmqindex.layout import (
+from rmqindex.layout.dledger import CHECKPOINT_NAME as DLEDGER_CHECKPOINT_NAME
+from rmqindex.layout.index_file import (
     ENTRY_DTYPE,
     ENTRY_SIZE,
     FIRST_POSITION,
@@ -37,10 +35,10 @@ from rmqindex.layout import (
     HEADER_SIZE,
     SLOT_DTYPE,
     SLOT_SIZE,
+    IndexHeader,
 )
-from rmqindex.queue_layout import BATCH_UNIT_DTYPE, BLANK_SIZE, UNIT_DTYPE
-from rmqindex.record.records import Fault, check_record
-from rmqindex.record_layout import (
+from rmqindex.layout.queue import BATCH_UNIT_DTYPE, BLANK_SIZE, UNIT_DTYPE
+from rmqindex.layout.record import (
     BLANK_MAGIC_CODE,
     FILE_NAME_DIGITS,
     MAGIC_CODE_OFFSET,
@@ -48,6 +46,8 @@ from rmqindex.record_layout import (
     MAGIC_CODE_V2,
     MIN_RECORD_SIZE,
 )
+from rmqindex.layout.store import BATCH_FOLDER, COMMITLOG_FOLDER, QUEUE_FOLDER
+from rmqindex.record.records import Fault, check_record
 from rmqindex.storage.location import Location
 from rmqindex.storage.opening import open_source
 from rmqindex.store.checkpoint import CHECKPOINT_NAME

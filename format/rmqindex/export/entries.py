@@ -13,7 +13,7 @@ from rmqindex.errors import RmqIndexError
 from rmqindex.export.folder import ANEW, Folder, Stream
 from rmqindex.export.formats import as_table
 from rmqindex.indexfile.decoding import ENTRY_SCHEMA
-from rmqindex.layout import FIRST_POSITION, INT32_MAX
+from rmqindex.layout.index_file import FIRST_POSITION, INT32_MAX
 from rmqindex.storage.location import path_text
 from rmqindex.transaction.directories import exists
 

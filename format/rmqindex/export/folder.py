@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from rmqindex.errors import RmqIndexError
 from rmqindex.export.formats import FORMATS, Part
-from rmqindex.ownfiles.dataclass_json import from_json, to_json
-from rmqindex.ownfiles.disk import (
+from rmqindex.storage.disk import (
     absent_directories,
     make_directories,
     move_synced,
     naming,
     remove_empty,
 )
-from rmqindex.ownfiles.records import Fields, RecordKind, shorten
-from rmqindex.ownfiles.writable import write_own
 from rmqindex.storage.location import Location
+from rmqindex.storage.records import Fields, RecordKind, from_json, shorten, to_json
+from rmqindex.storage.writable import write_own
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

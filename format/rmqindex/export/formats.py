@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
-from rmqindex.ownfiles.disk import move_synced
-from rmqindex.ownfiles.writable import WritableFile
-from rmqindex.record_layout import COMMITLOG_SCHEMA
+from rmqindex.layout.record import COMMITLOG_SCHEMA
+from rmqindex.storage.disk import move_synced
+from rmqindex.storage.writable import WritableFile
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,9 +7,7 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rmqindex.record.message_ids import host_text
-from rmqindex.record.text import as_text
-from rmqindex.record_layout import (
+from rmqindex.layout.record import (
     BLANK_MAGIC_CODE,
     BODY_CRC_OFFSET,
     BORN_HOST_V6_FLAG,
@@ -24,6 +22,8 @@ from rmqindex.record_layout import (
     PROPERTY_SEPARATOR,
     STORE_HOST_V6_FLAG,
 )
+from rmqindex.record.message_ids import host_text
+from rmqindex.record.text import as_text
 
 if TYPE_CHECKING:
     import numpy as np

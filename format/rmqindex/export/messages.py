@@ -12,8 +12,8 @@ from rmqindex.commitlog.tailing import LogMark, whole_end
 from rmqindex.errors import RmqIndexError
 from rmqindex.export.folder import ANEW, Folder, Stream
 from rmqindex.export.formats import DEFAULT_COLUMNS, as_table
-from rmqindex.folders import LOCK_NAME
-from rmqindex.layout import INT64_MAX
+from rmqindex.layout.index_file import INT64_MAX
+from rmqindex.layout.store import LOCK_NAME
 from rmqindex.record.batches import schema_of
 from rmqindex.storage.identity import FileChangedError
 

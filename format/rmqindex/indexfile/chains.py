@@ -12,16 +12,16 @@ import numpy as np
 
 from rmqindex.errors import CorruptIndexError
 from rmqindex.indexfile.decoding import corrupt_entry, links_of, malformed, slots_of
-from rmqindex.layout import ENTRY_DTYPE, FIRST_POSITION, INVALID_INDEX
+from rmqindex.layout.index_file import ENTRY_DTYPE, FIRST_POSITION, INVALID_INDEX
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-    from rmqindex.header import IndexHeader
     from rmqindex.indexfile.decoding import Links
     from rmqindex.indexfile.geometry import Layout
+    from rmqindex.layout.index_file import IndexHeader
     from rmqindex.storage.source import IndexSource
 
 __all__ = ["MAX_STEPS", "Found", "find"]

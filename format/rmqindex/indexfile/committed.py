@@ -11,19 +11,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rmqindex.errors import CorruptIndexError, RmqIndexError
-from rmqindex.header import IndexHeader
-from rmqindex.layout import (
+from rmqindex.layout.index_file import (
     BEGIN_PHY_OFFSET_OFFSET,
     BEGIN_TIMESTAMP_OFFSET,
     ENTRY_DTYPE,
     HEADER_SIZE,
     SLOT_DTYPE,
     SLOT_SIZE,
+    IndexHeader,
 )
-from rmqindex.storage.flush_lock import wait_for_flush
 from rmqindex.storage.local import LocalSource
 from rmqindex.storage.location import Location, PathLike
-from rmqindex.storage.opening import UnsteadyError, ensure_found, read_steady
+from rmqindex.storage.opening import UnsteadyError, ensure_found, read_steady, wait_for_flush
 from rmqindex.storage.remote import RemoteSource
 from rmqindex.storage.source import IndexSource
 from rmqindex.transaction.directories import append_place, unfinished_append
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     import pyarrow.fs as pafs
     from numpy.typing import NDArray
 
-    from rmqindex.layout import Geometry
+    from rmqindex.layout.index_file import Geometry
     from rmqindex.storage.opening import FileMark
     from rmqindex.transaction.undo import AppendUndo
 

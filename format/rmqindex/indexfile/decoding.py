@@ -15,12 +15,18 @@ import numpy as np
 import pyarrow as pa
 
 from rmqindex.errors import CorruptIndexError
-from rmqindex.layout import ENTRY_DTYPE, FIRST_POSITION, INT32_MAX, INT64_MAX, INVALID_INDEX
+from rmqindex.layout.index_file import (
+    ENTRY_DTYPE,
+    FIRST_POSITION,
+    INT32_MAX,
+    INT64_MAX,
+    INVALID_INDEX,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from rmqindex.layout import Geometry
+    from rmqindex.layout.index_file import Geometry
 
 __all__ = [
     "ENTRY_SCHEMA",

@@ -19,17 +19,17 @@ from rmqindex.indexfile.decoding import (
 )
 from rmqindex.indexfile.single_chain import walk_one
 from rmqindex.keys.hash_set import HashSet
-from rmqindex.layout import ENTRY_DTYPE, FIRST_POSITION
+from rmqindex.layout.index_file import ENTRY_DTYPE, FIRST_POSITION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from numpy.typing import NDArray
 
-    from rmqindex.header import IndexHeader
     from rmqindex.indexfile.chains import Found
     from rmqindex.indexfile.decoding import Links
     from rmqindex.indexfile.geometry import Layout
+    from rmqindex.layout.index_file import IndexHeader
     from rmqindex.storage.source import IndexSource
 
 __all__ = ["EntryReader", "MessageRun", "Mode", "read_message_run"]

@@ -6,7 +6,7 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rmqindex.layout import (
+from rmqindex.layout.index_file import (
     BEGIN_PHY_OFFSET_OFFSET,
     BEGIN_TIMESTAMP_OFFSET,
     ENTRY_SIZE,

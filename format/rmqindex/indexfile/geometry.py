@@ -19,7 +19,7 @@ from rmqindex.errors import CorruptIndexError, RmqIndexError
 from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.indexfile.decoding import links_of, malformed, slots_of
 from rmqindex.indexfile.proof import inherits_end
-from rmqindex.layout import (
+from rmqindex.layout.index_file import (
     DEFAULT_HASH_SLOT_NUM,
     DEFAULT_INDEX_NUM,
     ENTRY_DTYPE,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rmqindex.header import IndexHeader
+    from rmqindex.layout.index_file import IndexHeader
     from rmqindex.storage.location import PathLike
 
 __all__ = [

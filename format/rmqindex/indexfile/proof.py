@@ -13,11 +13,10 @@ import numpy as np
 
 from rmqindex.errors import CorruptIndexError
 from rmqindex.indexfile.decoding import MILLISECONDS, written
-from rmqindex.layout import ENTRY_SIZE, FIRST_POSITION, INDEX_COUNT_OFFSET, INT32_MAX
+from rmqindex.layout.index_file import ENTRY_SIZE, FIRST_POSITION, INDEX_COUNT_OFFSET, INT32_MAX
 
 if TYPE_CHECKING:
-    from rmqindex.header import IndexHeader
-    from rmqindex.layout import Geometry
+    from rmqindex.layout.index_file import Geometry, IndexHeader
     from rmqindex.storage.source import IndexSource
 
 __all__ = ["ensure_fits", "inherits_end", "last_written", "proved_count"]

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 import pyarrow as pa
 
-from rmqindex.arguments import int_of, text_of
-from rmqindex.arrays import int_array
-from rmqindex.header import IndexHeader
+from rmqindex.arguments import int_array, int_of, text_of
 from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.indexfile.decoding import ENTRY_SCHEMA
 from rmqindex.indexfile.entries import EntryReader, Mode
@@ -20,8 +18,14 @@ from rmqindex.indexfile.proof import ensure_fits, proved_count
 from rmqindex.indexfile.select import select_phy_offset
 from rmqindex.indexfile.uncounted import damaged_header, error_of_count, known_layout, then_counted
 from rmqindex.keys.hashing import key_hash
-from rmqindex.layout import ENTRY_SIZE, FIRST_POSITION, HEADER_SIZE, INT32_MAX
-from rmqindex.markup import html_table
+from rmqindex.layout.index_file import (
+    ENTRY_SIZE,
+    FIRST_POSITION,
+    HEADER_SIZE,
+    INT32_MAX,
+    IndexHeader,
+)
+from rmqindex.notebooks import html_table
 from rmqindex.storage.location import Location
 from rmqindex.times import format_millis
 
@@ -32,7 +36,7 @@ if TYPE_CHECKING:
 
     import pyarrow.fs as pafs
 
-    from rmqindex.arrays import IntArray
+    from rmqindex.arguments import IntArray
     from rmqindex.indexfile.entries import MessageRun
     from rmqindex.keys.hash_set import HashSet
     from rmqindex.storage.location import PathLike

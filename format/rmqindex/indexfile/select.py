@@ -11,7 +11,7 @@ import numpy as np
 
 from rmqindex.errors import CorruptIndexError
 from rmqindex.indexfile.decoding import MILLISECONDS
-from rmqindex.layout import (
+from rmqindex.layout.index_file import (
     ENTRY_DTYPE,
     ENTRY_SIZE,
     FIRST_POSITION,
@@ -21,8 +21,8 @@ from rmqindex.layout import (
 )
 
 if TYPE_CHECKING:
-    from rmqindex.header import IndexHeader
     from rmqindex.indexfile.geometry import Layout
+    from rmqindex.layout.index_file import IndexHeader
     from rmqindex.storage.source import IndexSource
 
 __all__ = ["select_phy_offset"]

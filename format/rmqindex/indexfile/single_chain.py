@@ -11,7 +11,7 @@ import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from rmqindex.indexfile.decoding import MILLISECONDS
-from rmqindex.layout import ENTRY_SIZE, FIRST_POSITION, INT64_MAX, INVALID_INDEX
+from rmqindex.layout.index_file import ENTRY_SIZE, FIRST_POSITION, INT64_MAX, INVALID_INDEX
 
 if TYPE_CHECKING:
     from rmqindex.indexfile.geometry import Layout

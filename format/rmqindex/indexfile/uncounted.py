@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rmqindex.command_line import command_line
-from rmqindex.errors import CorruptIndexError
+from rmqindex.errors import CorruptIndexError, command_line
 from rmqindex.indexfile.decoding import slots_of, written
 from rmqindex.indexfile.geometry import Layout, UnknownLayoutError, infer_layout, usual_layout
 from rmqindex.indexfile.proof import inherits_end, last_written
-from rmqindex.layout import (
+from rmqindex.layout.index_file import (
     BEGIN_PHY_OFFSET_OFFSET,
     END_PHY_OFFSET_OFFSET,
     ENTRY_DTYPE,
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from rmqindex.header import IndexHeader
+    from rmqindex.layout.index_file import IndexHeader
     from rmqindex.storage.source import IndexSource
 
 __all__ = [

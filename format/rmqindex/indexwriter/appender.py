@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.header import IndexHeader
 from rmqindex.indexwriter.linking import LINK_BATCH, link, slot_numbers
-from rmqindex.layout import (
+from rmqindex.layout.index_file import (
     ENTRY_DTYPE,
     ENTRY_SIZE,
     FIRST_POSITION,
@@ -31,10 +30,11 @@ from rmqindex.layout import (
     INVALID_INDEX,
     SLOT_DTYPE,
     SLOT_SIZE,
+    IndexHeader,
 )
-from rmqindex.ownfiles.disk import move_synced, naming, sync_name
-from rmqindex.ownfiles.writable import WritableFile
-from rmqindex.storage.flush_lock import flushing
+from rmqindex.storage.disk import move_synced, naming, sync_name
+from rmqindex.storage.opening import flushing
+from rmqindex.storage.writable import WritableFile
 from rmqindex.transaction.undo import restore_places
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rmqindex.layout import INVALID_INDEX
+from rmqindex.layout.index_file import INVALID_INDEX
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from rmqindex.arguments import int_of, text_of
-from rmqindex.arrays import int_array
+from rmqindex.arguments import int_array, int_of, text_of
 from rmqindex.errors import CorruptIndexError
-from rmqindex.folders import INDEX_FOLDER
-from rmqindex.header import IndexHeader
 from rmqindex.indexfile.geometry import Layout
 from rmqindex.indexwriter.appender import EntryAppender, header_to_write
 from rmqindex.indexwriter.slot_repair import repair_slots, stale_slots
 from rmqindex.keys.hashing import key_hash
-from rmqindex.layout import INDEX_COUNT_OFFSET, INT32_MAX
+from rmqindex.layout.index_file import INDEX_COUNT_OFFSET, INT32_MAX, IndexHeader
+from rmqindex.layout.store import INDEX_FOLDER
 from rmqindex.storage.location import Location
 from rmqindex.transaction.broker_lock import BrokerLock, StoreHold
 
@@ -25,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-    from rmqindex.arrays import IntArray
+    from rmqindex.arguments import IntArray
     from rmqindex.storage.location import PathLike
 
 __all__ = ["IndexFileWriter", "open_appender"]

@@ -24,7 +24,6 @@ from rmqindex.export.entries import EntrySelection, entry_schema, entry_tables
 from rmqindex.export.formats import DEFAULT_COLUMNS, as_table
 from rmqindex.export.usage import measure_usage
 from rmqindex.keys.utf8 import check_topic
-from rmqindex.markup import html_table
 from rmqindex.messagestore.answers import (
     FILE_COLUMNS,
     file_row,
@@ -38,6 +37,7 @@ from rmqindex.messagestore.answers import (
     with_messages,
 )
 from rmqindex.messagestore.arguments import key_array, queues_of, since_millis, texts_of, time_range
+from rmqindex.notebooks import html_table
 from rmqindex.query.many_keys import lookup_keys
 from rmqindex.storage.filesystem import status_of
 from rmqindex.storage.location import Location

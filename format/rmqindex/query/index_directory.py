@@ -10,15 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from rmqindex.arguments import ensure_flags, int_of, int_or_none, text_of
-from rmqindex.header import IndexHeader
 from rmqindex.indexfile.geometry import Layout
 from rmqindex.indexfile.reader import IndexFile
 from rmqindex.indexwriter.appender import EntryAppender
 from rmqindex.keys.hashing import index_key, key_hash
 from rmqindex.keys.messages import TAG_INDEX_TYPE, message_keys, tag_key
-from rmqindex.layout import DEFAULT_MAX_MSGS_NUM_BATCH
-from rmqindex.ownfiles.disk import make_directories
-from rmqindex.ownfiles.writable import WritableFile
+from rmqindex.layout.index_file import DEFAULT_MAX_MSGS_NUM_BATCH, IndexHeader
 from rmqindex.query.loading import (
     finish_writes,
     geometry_of,
@@ -30,6 +27,8 @@ from rmqindex.query.loading import (
     stored_checkpoint,
     write_loaded_count,
 )
+from rmqindex.storage.disk import make_directories
+from rmqindex.storage.writable import WritableFile
 from rmqindex.store.checkpoint import CHECKPOINT_NAME
 from rmqindex.store.contents import hold_writable
 from rmqindex.store.snapshot import read_listed

@@ -9,12 +9,12 @@ from datetime import UTC
 from typing import TYPE_CHECKING
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.folders import COMMITLOG_FOLDER, INDEX_FOLDER
 from rmqindex.indexfile.geometry import Layout
-from rmqindex.layout import FIRST_POSITION
-from rmqindex.markup import html_table
-from rmqindex.ownfiles.writable import WritableFile
+from rmqindex.layout.index_file import FIRST_POSITION
+from rmqindex.layout.store import COMMITLOG_FOLDER, INDEX_FOLDER
+from rmqindex.notebooks import html_table
 from rmqindex.storage.location import Location
+from rmqindex.storage.writable import WritableFile
 from rmqindex.store.checkpoint import CHECKPOINT_NAME, StoreCheckpoint
 from rmqindex.store.names import next_names
 from rmqindex.store.snapshot import layout_of_fullest
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from datetime import tzinfo
     from pathlib import Path
 
-    from rmqindex.header import IndexHeader
     from rmqindex.indexfile.reader import IndexFile
+    from rmqindex.layout.index_file import IndexHeader
     from rmqindex.storage.location import PathLike
     from rmqindex.transaction.directories import FileEntry
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from rmqindex.commitlog.bodies import bad_body
 from rmqindex.keys.hashing import index_key_hashes
-from rmqindex.layout import INT64_MAX, INT64_MIN
+from rmqindex.layout.index_file import INT64_MAX, INT64_MIN
 from rmqindex.query.ranks import SearchedFile
 from rmqindex.query.verification import MATCH_CODES, NO_LOG, Verifier, pairs_kept
 from rmqindex.record.batch_members import BadInnerBatchError

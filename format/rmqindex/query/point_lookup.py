@@ -17,17 +17,12 @@ from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.indexfile.single_chain import PointEntry, walk_one
 from rmqindex.keys.hashing import KEY_SEPARATOR
 from rmqindex.keys.messages import tag_key
-from rmqindex.layout import (
+from rmqindex.layout.index_file import (
     BEGIN_PHY_OFFSET_OFFSET,
     BEGIN_TIMESTAMP_OFFSET,
     ENTRY_SIZE,
 )
-from rmqindex.query.verification import EXPIRED, VERIFIED, only_key
-from rmqindex.record.bodies import is_inner_batch
-from rmqindex.record.properties import property_pairs
-from rmqindex.record.records import check_record, store_timestamp_of
-from rmqindex.record.text import java_text
-from rmqindex.record_layout import (
+from rmqindex.layout.record import (
     BODY_LENGTH_OFFSET,
     BODY_LENGTH_SIZE,
     BORN_HOST_V6_FLAG,
@@ -41,6 +36,11 @@ from rmqindex.record_layout import (
     SYS_FLAG_OFFSET,
     V6_EXTRA,
 )
+from rmqindex.query.verification import EXPIRED, VERIFIED, only_key
+from rmqindex.record.bodies import is_inner_batch
+from rmqindex.record.properties import property_pairs
+from rmqindex.record.records import check_record, store_timestamp_of
+from rmqindex.record.text import java_text
 from rmqindex.storage.identity import FileChangedError
 from rmqindex.storage.opening import ensure_same
 

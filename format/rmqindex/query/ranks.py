@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import numpy as np
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.layout import FIRST_POSITION
+from rmqindex.layout.index_file import FIRST_POSITION
 from rmqindex.store.snapshot import open_in_store
 from rmqindex.store.store import list_index_files
 

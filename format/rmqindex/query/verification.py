@@ -26,7 +26,7 @@ from rmqindex.commitlog.selection import zeroed_messages
 from rmqindex.indexfile.decoding import MILLISECONDS
 from rmqindex.keys.hashing import KEY_SEPARATOR, index_key, key_hash
 from rmqindex.keys.messages import is_rolled_back
-from rmqindex.layout import INT32_MAX, INT64_MAX, INT64_MIN
+from rmqindex.layout.index_file import INT32_MAX, INT64_MAX, INT64_MIN
 from rmqindex.query.key_match import ALL_KEY_COLUMNS, KeySet, hash_tags
 from rmqindex.query.ranks import Ranks, choose_key
 from rmqindex.record.batch_members import member_keys

@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from rmqindex.errors import RmqIndexError
 from rmqindex.keys.hashing import KEY_SEPARATOR
+from rmqindex.layout.record import PROPERTY_KEYS, PROPERTY_UNIQ_KEY
 from rmqindex.record.bodies import MAX_BODY_SIZE, is_inner_batch, iterate_inner_messages
-from rmqindex.record_layout import PROPERTY_KEYS, PROPERTY_UNIQ_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -6,11 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from rmqindex.record.hosts import host_texts, offset_message_ids
-from rmqindex.record.properties import PropertyPairs
-from rmqindex.record.records import gather
-from rmqindex.record.text import cut, java_texts
-from rmqindex.record_layout import (
+from rmqindex.layout.record import (
     BODY_CRC_OFFSET,
     BORN_HOST_OFFSET,
     BORN_HOST_V6_FLAG,
@@ -28,6 +24,10 @@ from rmqindex.record_layout import (
     STORE_HOST_V6_FLAG,
     STORE_TIMESTAMP_OFFSET,
 )
+from rmqindex.record.hosts import host_texts, offset_message_ids
+from rmqindex.record.properties import PropertyPairs
+from rmqindex.record.records import gather
+from rmqindex.record.text import cut, java_texts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,9 +16,8 @@ import pyarrow as pa
 
 from rmqindex.arguments import int_of
 from rmqindex.errors import RmqIndexError
-from rmqindex.layout import INT32_MAX
-from rmqindex.record.properties import property_pairs
-from rmqindex.record_layout import (
+from rmqindex.layout.index_file import INT32_MAX
+from rmqindex.layout.record import (
     COMPRESSED_FLAG,
     COMPRESSION_TYPE_MASK,
     COMPRESSION_TYPE_SHIFT,
@@ -28,6 +27,7 @@ from rmqindex.record_layout import (
     NEED_UNWRAP_FLAG,
     PROPERTIES_LENGTH_SIZE,
 )
+from rmqindex.record.properties import property_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

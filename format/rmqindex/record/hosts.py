@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from rmqindex.layout.record import IPV4_SIZE, IPV6_SIZE, PORT_SIZE
 from rmqindex.record.message_ids import host_text
-from rmqindex.record_layout import IPV4_SIZE, IPV6_SIZE, PORT_SIZE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -19,10 +19,10 @@ from rmqindex.keys.hashing import (
     joined_hashes,
 )
 from rmqindex.keys.messages import expand_messages, is_rolled_back, tag_key
+from rmqindex.layout.record import PROPERTY_KEYS, PROPERTY_TAGS, PROPERTY_UNIQ_KEY
 from rmqindex.record.batches import build_batch, schema_of
 from rmqindex.record.properties import PropertyPairs, Values
 from rmqindex.record.text import cut
-from rmqindex.record_layout import PROPERTY_KEYS, PROPERTY_TAGS, PROPERTY_UNIQ_KEY
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

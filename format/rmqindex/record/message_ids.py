@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, tzinfo
 
 from rmqindex.arguments import int_or_none, text_of
-from rmqindex.layout import INT64_MAX
-from rmqindex.record_layout import IPV4_SIZE, IPV6_SIZE
+from rmqindex.layout.index_file import INT64_MAX
+from rmqindex.layout.record import IPV4_SIZE, IPV6_SIZE
 
 __all__ = [
     "GrpcMessageId",

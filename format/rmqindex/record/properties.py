@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from rmqindex.layout.record import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
 from rmqindex.record.text import cut, cut_where, java_text, java_texts
-from rmqindex.record_layout import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

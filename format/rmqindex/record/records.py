@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from rmqindex.record_layout import (
+from rmqindex.layout.record import (
     BODY_CRC_OFFSET,
     BODY_LENGTH_OFFSET,
     BODY_LENGTH_SIZE,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rmqindex.errors import CorruptIndexError
-from rmqindex.layout import (
+from rmqindex.layout.index_file import (
     ENTRY_DTYPE,
     SLOT_DTYPE,
 )
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rmqindex.layout import Geometry
+    from rmqindex.layout.index_file import Geometry
 from rmqindex.storage.filesystem import unreadable
 from rmqindex.storage.location import Location, PathLike
 from rmqindex.storage.source import IndexSource

@@ -9,6 +9,9 @@ A file that grows at its end is recognized by its mark; what a writer may distur
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import os
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
@@ -20,7 +23,8 @@ from rmqindex.storage.location import Location, PathLike
 from rmqindex.storage.remote import RemoteSource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    import io
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from rmqindex.storage.source import ByteSource
 
@@ -31,10 +35,12 @@ __all__ = [
     "ends_of",
     "ensure_found",
     "ensure_same",
+    "flushing",
     "map_files",
     "open_found",
     "open_source",
     "read_steady",
+    "wait_for_flush",
 ]
 
 T = TypeVar("T")
@@ -245,3 +251,44 @@ def read_steady(where: object, read: Callable[[], T]) -> T:
                     "less"
                 ) from error
         time.sleep(_POLL_SECONDS)
+
+
+@contextlib.contextmanager
+def flushing(file: io.FileIO) -> Iterator[None]:
+    """Have readers wait that find slots ahead of the header; the block writes both.
+
+    Slots then lead behind the count, as those of a damaged count do. The kernel takes the lock of a
+    writer that died there. On a file system without locks, readers do not wait.
+    """
+    with contextlib.suppress(OSError):
+        fcntl.flock(file, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        if not file.closed:  # a child process may have the descriptor, too
+            with contextlib.suppress(OSError):
+                fcntl.flock(file, fcntl.LOCK_UN)
+
+
+def wait_for_flush(path: str | os.PathLike[str]) -> None:
+    """Wait until no writer is between the slots and the header of a local file.
+
+    Raises:
+        RmqIndexError: One flush after the other was under way for ten seconds.
+    """
+    read_steady(path, lambda: _ensure_unlocked(path))
+
+
+def _ensure_unlocked(path: str | os.PathLike[str]) -> None:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:  # it was removed, so that nobody writes to it by its name
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise UnsteadyError("a flush of it was under way") from None
+    except OSError:  # a file system without locks
+        return
+    finally:
+        os.close(descriptor)

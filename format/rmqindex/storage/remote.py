@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rmqindex.layout import (
+from rmqindex.layout.index_file import (
     ENTRY_DTYPE,
     ENTRY_SIZE,
     HEADER_SIZE,
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-    from rmqindex.layout import Geometry
+    from rmqindex.layout.index_file import Geometry
     from rmqindex.storage.location import Location
 from rmqindex.storage.filesystem import (
     modified_time,

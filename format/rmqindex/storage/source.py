@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from rmqindex.errors import CorruptIndexError
-from rmqindex.layout import (
+from rmqindex.layout.index_file import (
     ENTRY_DTYPE,
     ENTRY_SIZE,
     HEADER_SIZE,
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rmqindex.layout import Geometry
+    from rmqindex.layout.index_file import Geometry
     from rmqindex.storage.identity import FileIdentity
 
 __all__ = ["ByteSource", "IndexSource"]

@@ -16,13 +16,12 @@ from pathlib import Path
 
 from rmqindex.arguments import int_of
 from rmqindex.errors import RmqIndexError
-from rmqindex.folders import CHECKPOINT_NAME, COMMITLOG_FOLDER, INDEX_FOLDER
 from rmqindex.indexfile.committed import open_index_source, read_header
-from rmqindex.layout import INT64_MIN
-from rmqindex.ownfiles.disk import move_synced
-from rmqindex.ownfiles.safe_open import open_regular, open_to_read
-from rmqindex.ownfiles.writable import write_own
+from rmqindex.layout.index_file import INT64_MIN
+from rmqindex.layout.store import CHECKPOINT_NAME, COMMITLOG_FOLDER, INDEX_FOLDER
+from rmqindex.storage.disk import move_synced, open_regular, open_to_read
 from rmqindex.storage.location import Location
+from rmqindex.storage.writable import write_own
 from rmqindex.store.contents import refuse_target
 from rmqindex.store.dledger import dledger_data
 from rmqindex.store.store import list_index_files

@@ -13,9 +13,17 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from rmqindex.command_line import command_line
-from rmqindex.errors import RmqIndexError
-from rmqindex.folders import (
+from rmqindex.errors import RmqIndexError, command_line
+from rmqindex.indexfile.committed import open_index_source, refuse_tiered_file
+from rmqindex.layout.record import (
+    BLANK_MAGIC_CODE,
+    FILE_NAME_DIGITS,
+    MAGIC_CODE_OFFSET,
+    MAGIC_CODE_V1,
+    MAGIC_CODE_V2,
+    SIZE_WIDTH,
+)
+from rmqindex.layout.store import (
     BATCH_FOLDER,
     COMMITLOG_FOLDER,
     INDEX_FOLDER,
@@ -23,15 +31,6 @@ from rmqindex.folders import (
     ROCKSDB_QUEUE_FOLDER,
     ROCKSDB_STORE_FOLDER,
     TIERED_FOLDERS,
-)
-from rmqindex.indexfile.committed import open_index_source, refuse_tiered_file
-from rmqindex.record_layout import (
-    BLANK_MAGIC_CODE,
-    FILE_NAME_DIGITS,
-    MAGIC_CODE_OFFSET,
-    MAGIC_CODE_V1,
-    MAGIC_CODE_V2,
-    SIZE_WIDTH,
 )
 from rmqindex.storage.location import Location
 from rmqindex.storage.opening import open_source

@@ -12,7 +12,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from rmqindex.dledger_layout import (
+from rmqindex.errors import RmqIndexError
+from rmqindex.layout.dledger import (
     BLANK_HEAD,
     BLANK_MAGIC,
     CHECKPOINT_NAME,
@@ -23,9 +24,7 @@ from rmqindex.dledger_layout import (
     MAGICS,
     TERM_NAME,
 )
-from rmqindex.errors import RmqIndexError
-from rmqindex.folders import DLEDGER_PREFIX, INDEX_FOLDER
-from rmqindex.record_layout import (
+from rmqindex.layout.record import (
     BLANK_MAGIC_CODE,
     FILE_NAME_DIGITS,
     MAGIC_CODE_OFFSET,
@@ -33,6 +32,7 @@ from rmqindex.record_layout import (
     MAGIC_CODE_V2,
     SIZE_WIDTH,
 )
+from rmqindex.layout.store import DLEDGER_PREFIX, INDEX_FOLDER
 from rmqindex.storage.opening import open_source
 from rmqindex.transaction.directories import directory_entries, entries_or_none
 

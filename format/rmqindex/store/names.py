@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.layout import INT64_MAX, INT64_MIN
+from rmqindex.layout.index_file import INT64_MAX, INT64_MIN
 from rmqindex.times import zone_of
 
 if TYPE_CHECKING:

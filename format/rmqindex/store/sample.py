@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rmqindex.ownfiles.writable import write_own
+from rmqindex.storage.writable import write_own
 
 __all__ = ["sample_store", "write_sample_store"]
 

@@ -16,14 +16,12 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar, overload
 
-from rmqindex.command_line import command_line
-from rmqindex.errors import CorruptIndexError, RmqIndexError
-from rmqindex.header import IndexHeader
+from rmqindex.errors import CorruptIndexError, RmqIndexError, command_line
 from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.indexfile.geometry import Layout, UnknownLayoutError, fits_layout, infer_layout
 from rmqindex.indexfile.reader import IndexFile
 from rmqindex.indexfile.uncounted import damaged_header
-from rmqindex.layout import FIRST_POSITION, HEADER_SIZE
+from rmqindex.layout.index_file import FIRST_POSITION, HEADER_SIZE, IndexHeader
 from rmqindex.storage.filesystem import status_of
 from rmqindex.storage.identity import FileChangedError
 from rmqindex.storage.opening import UnsteadyError, read_steady

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow.fs as pafs
 
-from rmqindex.command_line import command_line
-from rmqindex.dledger_layout import DATA_FOLDER
-from rmqindex.errors import RmqIndexError
-from rmqindex.folders import (
+from rmqindex.errors import RmqIndexError, command_line
+from rmqindex.layout.dledger import DATA_FOLDER
+from rmqindex.layout.store import (
     COMMITLOG_FOLDER,
     DLEDGER_PREFIX,
     INDEX_FOLDER,

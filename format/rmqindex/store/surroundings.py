@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.folders import (
+from rmqindex.layout.store import (
     ABORT_NAME,
     CHECKPOINT_NAME,
     DLEDGER_PREFIX,

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.folders import CONFIG_FOLDER
-from rmqindex.ownfiles.safe_open import open_to_read
-from rmqindex.queue_layout import LMQ_PREFIX, SCHEDULE_TOPIC, SYSTEM_PREFIX
+from rmqindex.layout.queue import LMQ_PREFIX, SCHEDULE_TOPIC, SYSTEM_PREFIX
+from rmqindex.layout.store import CONFIG_FOLDER
+from rmqindex.storage.disk import open_to_read
 from rmqindex.storage.filesystem import unreadable
 from rmqindex.storage.location import Location
 

@@ -20,14 +20,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, NoReturn, Self
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.folders import (
+from rmqindex.layout.store import (
     ABORT_NAME,
     CHECKPOINT_NAME,
     COMMITLOG_FOLDER,
     DLEDGER_PREFIX,
     LOCK_NAME,
 )
-from rmqindex.ownfiles.safe_open import open_to_read
+from rmqindex.storage.disk import open_to_read
 from rmqindex.storage.location import Location
 
 if TYPE_CHECKING:

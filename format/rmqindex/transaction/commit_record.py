@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 import pyarrow.fs as pafs
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.layout import INT64_MAX
-from rmqindex.ownfiles.records import RecordKind, shorten
-from rmqindex.ownfiles.safe_open import INDEX_NAME, is_plain_name
+from rmqindex.layout.index_file import INT64_MAX
+from rmqindex.storage.disk import INDEX_NAME, is_plain_name
+from rmqindex.storage.records import RecordKind, shorten
 from rmqindex.transaction.owner import Owner
 
 if TYPE_CHECKING:
-    from rmqindex.ownfiles.records import Fields
     from rmqindex.storage.location import Location
+    from rmqindex.storage.records import Fields
 
 __all__ = ["STAGING_PREFIX", "CommitRecord", "is_record", "job_of", "remove_object"]
 

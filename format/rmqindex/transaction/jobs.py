@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.ownfiles.disk import naming
-from rmqindex.ownfiles.safe_open import ensure_directory, open_directory, open_regular
-from rmqindex.ownfiles.writable import write_own
+from rmqindex.storage.disk import ensure_directory, naming, open_directory, open_regular
+from rmqindex.storage.writable import write_own
 from rmqindex.transaction.journal import Journal, remove_leftovers, root_beside
 from rmqindex.transaction.owner import OWNER_RECORD, Owner
 

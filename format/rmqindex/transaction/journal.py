@@ -50,19 +50,25 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from rmqindex.command_line import command_line
-from rmqindex.errors import RmqIndexError
-from rmqindex.layout import SLOT_SIZE
-from rmqindex.ownfiles.disk import move_synced, sync_directory, sync_name
-from rmqindex.ownfiles.records import RecordKind
-from rmqindex.ownfiles.safe_open import INDEX_NAME, ensure_directory, is_plain_name, read_own
-from rmqindex.ownfiles.writable import copy_sparse, write_own
+from rmqindex.errors import RmqIndexError, command_line
+from rmqindex.layout.index_file import SLOT_SIZE
+from rmqindex.storage.disk import (
+    INDEX_NAME,
+    ensure_directory,
+    is_plain_name,
+    move_synced,
+    read_own,
+    sync_directory,
+    sync_name,
+)
 from rmqindex.storage.opening import UnsteadyError, read_steady
+from rmqindex.storage.records import RecordKind
+from rmqindex.storage.writable import copy_sparse, write_own
 from rmqindex.transaction.undo import AppendRecord, AppendUndo, FileMark
 from rmqindex.transaction.used_names import NEXT_LAST_NAME
 
 if TYPE_CHECKING:
-    from rmqindex.ownfiles.records import Fields
+    from rmqindex.storage.records import Fields
 
 __all__ = [
     "JOURNAL_NAME",

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.ownfiles.disk import (
+from rmqindex.storage.disk import (
     absent_directories,
+    is_plain_name,
     make_directories,
     remove_empty,
     sync_directory,
 )
-from rmqindex.ownfiles.safe_open import is_plain_name
-from rmqindex.ownfiles.writable import copy_sparse
+from rmqindex.storage.writable import copy_sparse
 from rmqindex.transaction.jobs import (
     has_owner,
     hold_lock,

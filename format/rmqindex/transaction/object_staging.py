@@ -39,9 +39,9 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.ownfiles.writable import WritableFile
 from rmqindex.storage.filesystem import open_filesystem, unreadable
 from rmqindex.storage.opening import UnsteadyError, read_steady
+from rmqindex.storage.writable import WritableFile
 from rmqindex.transaction.commit_record import (
     STAGING_PREFIX,
     CommitRecord,

@@ -12,11 +12,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rmqindex.layout import INT32_MAX, INT64_MAX
-from rmqindex.ownfiles.records import RecordKind
+from rmqindex.layout.index_file import INT32_MAX, INT64_MAX
+from rmqindex.storage.records import RecordKind
 
 if TYPE_CHECKING:
-    from rmqindex.ownfiles.records import Fields
+    from rmqindex.storage.records import Fields
 
 __all__ = ["OWNER_RECORD", "Owner"]
 

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import numpy as np
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.header import IndexHeader
-from rmqindex.layout import (
+from rmqindex.layout.index_file import (
     ENTRY_SIZE,
     FIRST_POSITION,
     HEADER_SIZE,
@@ -28,10 +27,10 @@ from rmqindex.layout import (
     SLOT_DTYPE,
     SLOT_SIZE,
     Geometry,
+    IndexHeader,
 )
-from rmqindex.ownfiles.disk import naming
-from rmqindex.ownfiles.safe_open import open_to_read
-from rmqindex.ownfiles.writable import WritableFile
+from rmqindex.storage.disk import naming, open_to_read
+from rmqindex.storage.writable import WritableFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rmqindex.ownfiles.records import Fields
+    from rmqindex.storage.records import Fields
 
 __all__ = ["AppendRecord", "AppendUndo", "FileMark", "UndoableAppend", "restore_places"]
 

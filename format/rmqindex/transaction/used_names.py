@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING
 import pyarrow.fs as pafs
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.ownfiles.disk import move_synced
-from rmqindex.ownfiles.safe_open import check_size, read_own
-from rmqindex.ownfiles.writable import write_own
+from rmqindex.storage.disk import check_size, move_synced, read_own
+from rmqindex.storage.writable import write_own
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -40,8 +40,7 @@ from replacements import (
     truncated_and_rewritten,
 )
 from rmqindex import IndexFile, RmqIndexError
-from rmqindex.ownfiles import from_json
-from rmqindex.storage import Location
+from rmqindex.storage import Location, from_json
 
 GEOMETRY = {
     "maxHashSlotNum": str(LAYOUT.hash_slot_num),

@@ -30,7 +30,7 @@ from pyspark_rmqindex.read.filters import (
     filters_to_wanted,
 )
 from pyspark_rmqindex.read.refusals import Calls
-from rmqindex.ownfiles import from_json, to_json
+from rmqindex.storage import from_json, to_json
 
 TOPIC, KEY, HASH = ("topic",), ("key",), ("key_hash",)
 TIME, OFFSET, POSITION = ("store_timestamp",), ("phy_offset",), ("position",)

@@ -23,7 +23,7 @@ from examples import examples
 from kinds import sampled
 from rmqindex import COMMITLOG_SCHEMA, CommitLog, CorruptCommitLogError, LogFile, RmqIndexError
 from rmqindex.commitlog import walk
-from rmqindex.record_layout import CRC_RESERVED_SIZE, PROPERTY_CRC32
+from rmqindex.layout.record import CRC_RESERVED_SIZE, PROPERTY_CRC32
 
 V6 = bytes.fromhex("20010db8000000000000000000000005")
 REBUILD = ["topic", "uniq_key", "keys", "sys_flag", "phy_offset", "store_timestamp"]

@@ -22,8 +22,7 @@ from rmqindex import CommitLog, CorruptCommitLogError, RmqIndexError
 from rmqindex.answers.writes import queue_notes, rebuild_notes
 from rmqindex.commitlog import LogMark, LogSnapshot, follow, walk
 from rmqindex.commitlog.reading import UnagreedTail
-from rmqindex.ownfiles import from_json, to_json
-from rmqindex.storage import Location, Storage, filesystem
+from rmqindex.storage import Location, Storage, filesystem, from_json, to_json
 
 KINDS = ("dledger", "dledger_after_plain", "dledger_batches")
 HEAD = struct.Struct(">iiqqqiiii")

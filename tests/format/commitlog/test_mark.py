@@ -10,7 +10,7 @@ from commitlog_encoder import Log, Message
 from rmqindex import CommitLog, RmqIndexError
 from rmqindex.commitlog import LogMark, follow
 from rmqindex.indexfile.fingerprint import checksum_of
-from rmqindex.ownfiles import from_json, to_json
+from rmqindex.storage import from_json, to_json
 
 FILE_SIZE = 4096
 LONG = 200_000

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from commitlog_encoder import java_properties
 from rmqindex import parse_properties, property_pairs
+from rmqindex.layout.record import COMMITLOG_SCHEMA
 from rmqindex.record.properties import PropertyPairs
 from rmqindex.record.text import cut, java_text, java_texts
-from rmqindex.record_layout import COMMITLOG_SCHEMA
 
 # Names that matter, both separators, a NUL, other letters and broken UTF-8.
 PIECES = st.sampled_from(

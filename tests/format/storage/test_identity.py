@@ -13,7 +13,7 @@ import pytest
 from rmqindex import IndexFile, IndexFileWriter, Layout
 from rmqindex.indexfile.fingerprint import Fingerprint
 from rmqindex.indexwriter.append_in_place import InPlaceAppend
-from rmqindex.ownfiles import from_json, to_json
+from rmqindex.storage import from_json, to_json
 from rmqindex.storage.identity import FileIdentity
 from rmqindex.transaction.local_staging import LocalStaging
 from rmqindex.transaction.owner import Owner

@@ -19,7 +19,7 @@ from strategies import BEGIN
 
 from rmqindex import CorruptIndexError, IndexFile, IndexFileWriter, Layout, RmqIndexError
 from rmqindex.indexfile.committed import open_index_source
-from rmqindex.layout import ENTRY_DTYPE
+from rmqindex.layout.index_file import ENTRY_DTYPE
 from rmqindex.storage import local
 from rmqindex.storage.location import Location, Storage
 from rmqindex.storage.opening import open_source

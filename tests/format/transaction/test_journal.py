@@ -22,8 +22,8 @@ import pytest
 
 from killing import assert_one_turn, before_each_step, fork_server, kill_before, lives
 from rmqindex import RmqIndexError
-from rmqindex.ownfiles.writable import copy_sparse
 from rmqindex.storage import opening
+from rmqindex.storage.writable import copy_sparse
 from rmqindex.store.snapshot import IndexSnapshot
 from rmqindex.store.store import Store
 from rmqindex.transaction import jobs

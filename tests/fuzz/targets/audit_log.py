@@ -7,7 +7,7 @@ from rmqindex.audit import audited
 from rmqindex.audit import log as log_module
 from rmqindex.audit.extent import LogRange
 from rmqindex.audit.plan import AuditUnit, run_audit
-from rmqindex.layout import INT32_MAX
+from rmqindex.layout.index_file import INT32_MAX
 from rmqindex.storage import Location
 from twin import BrokerFile, java_hash
 

@@ -7,8 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from rmqindex import CommitLog, ConsumeQueue, Layout
-from rmqindex.folders import QUEUE_FOLDER
-from rmqindex.queue_layout import SCHEDULE_TOPIC
+from rmqindex.layout import QUEUE_FOLDER, SCHEDULE_TOPIC
 
 from . import scenario, truth
 

@@ -33,7 +33,7 @@ from pyspark_rmqindex.write.write_index import write_index
 from pyspark_rmqindex.write.writer import IndexWriter
 from rmqindex import RmqIndexError
 from rmqindex.cli import main
-from rmqindex.ownfiles import write_own
+from rmqindex.storage import write_own
 from rmqindex.transaction import Journal
 
 from .states import LAYOUT, SMALL

@@ -144,14 +144,14 @@ MUTANTS = (
     ),
     Mutant(
         "a new folder's name is not synced",
-        "ownfiles/disk.py",
+        "storage/disk.py",
         "    path.mkdir(exist_ok=True)\n    sync_name(path)\n",
         "    path.mkdir(exist_ok=True)\n",
         write="rmqindex rebuild, a new store",
     ),
     Mutant(
         "a moved file's name is not synced",
-        "ownfiles/disk.py",
+        "storage/disk.py",
         "    source.replace(target)\n    sync_name(target)\n",
         "    source.replace(target)\n",
         write="df.write, append",

@@ -35,12 +35,11 @@ from rmqindex.cli.options import (
     time_of,
     zone_option,
 )
-from rmqindex.command_line import command_line
 from rmqindex.commitlog.snapshot import commit_log_of
-from rmqindex.errors import RmqIndexError
+from rmqindex.errors import RmqIndexError, command_line
 from rmqindex.explanation.wording import Commands
-from rmqindex.folders import INDEX_FOLDER
 from rmqindex.indexfile.geometry import Layout, infer_layout
+from rmqindex.layout.store import INDEX_FOLDER
 from rmqindex.storage.location import Location
 from rmqindex.store.snapshot import IndexSnapshot, layout_beside
 from rmqindex.store.store import Store, index_entries

@@ -28,14 +28,13 @@ from rmqindex.cli.options import (
     stored_body_option,
     zone_option,
 )
-from rmqindex.command_line import command_line
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.consumequeue.paths import queue_topics
-from rmqindex.errors import RmqIndexError
+from rmqindex.errors import RmqIndexError, command_line
 from rmqindex.explanation import missing_parts, uncovered
-from rmqindex.folders import INDEX_FOLDER
 from rmqindex.keys.hashing import index_key, key_hash
-from rmqindex.layout import INT64_MAX
+from rmqindex.layout.index_file import INT64_MAX
+from rmqindex.layout.store import INDEX_FOLDER
 from rmqindex.query.ranks import SearchedFile
 from rmqindex.query.verification import VERIFIED, Verifier
 from rmqindex.record.message_ids import decode_offset_msg_id

@@ -30,7 +30,7 @@ from rmqindex.cli.options import (
     zone_option,
 )
 from rmqindex.indexfile.geometry import UnknownLayoutError
-from rmqindex.layout import FIRST_POSITION, INT64_MAX, INT64_MIN
+from rmqindex.layout.index_file import FIRST_POSITION, INT64_MAX, INT64_MIN
 from rmqindex.storage.location import Location
 from rmqindex.store.sample import write_sample_store
 from rmqindex.store.snapshot import IndexSnapshot, layout_beside

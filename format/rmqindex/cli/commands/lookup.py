@@ -30,7 +30,7 @@ from rmqindex.commitlog.snapshot import commit_log_of
 from rmqindex.explanation.reach import uncovered
 from rmqindex.keys.hashing import index_key
 from rmqindex.keys.messages import tag_key
-from rmqindex.layout import DEFAULT_MAX_MSGS_NUM_BATCH, INT64_MAX
+from rmqindex.layout.index_file import DEFAULT_MAX_MSGS_NUM_BATCH, INT64_MAX
 from rmqindex.query.many_keys import lookup_keys
 from rmqindex.query.verification import VERIFIED
 from rmqindex.storage.location import Location, path_text

@@ -39,12 +39,11 @@ from rmqindex.cli.options import (
     local_zone_option,
     option,
 )
-from rmqindex.command_line import command_line
 from rmqindex.commitlog.snapshot import commit_log_of
 from rmqindex.consumequeue.staging import QueueStaging, is_unfinished
-from rmqindex.errors import RmqIndexError
-from rmqindex.folders import INDEX_FOLDER
+from rmqindex.errors import RmqIndexError, command_line
 from rmqindex.indexfile.geometry import Layout
+from rmqindex.layout.store import INDEX_FOLDER
 from rmqindex.store.store import Store
 from rmqindex.transaction.broker_lock import BrokerLock
 from rmqindex.transaction.jobs import recover as recover_index

@@ -29,12 +29,12 @@ from rmqindex.cli.options import (
     offset_options,
     option,
 )
-from rmqindex.command_line import command_line
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.consumequeue.rebuild import rebuild_consume_queues
+from rmqindex.errors import command_line
 from rmqindex.explanation import missing_parts
-from rmqindex.folders import BATCH_FOLDER, COMMITLOG_FOLDER, INDEX_FOLDER, QUEUE_FOLDER
-from rmqindex.queue_layout import DEFAULT_BATCH_FILE_SIZE, DEFAULT_DELAY_LEVELS, DEFAULT_FILE_SIZE
+from rmqindex.layout.queue import DEFAULT_BATCH_FILE_SIZE, DEFAULT_DELAY_LEVELS, DEFAULT_FILE_SIZE
+from rmqindex.layout.store import BATCH_FOLDER, COMMITLOG_FOLDER, INDEX_FOLDER, QUEUE_FOLDER
 from rmqindex.storage.location import Location
 from rmqindex.store.dledger import dledger_data
 

@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from rmqindex.ownfiles import from_json, to_json
-from rmqindex.storage import Location, S3Settings, Storage
+from rmqindex.storage import Location, S3Settings, Storage, from_json, to_json
 
 
 class Pair(NamedTuple):

@@ -17,7 +17,6 @@ __all__ = [
     "DEFAULT_BATCH_FILE_SIZE",
     "DEFAULT_DELAY_LEVELS",
     "DEFAULT_FILE_SIZE",
-    "FILE_NAME_DIGITS",
     "LMQ_PREFIX",
     "NO_COMPACTED_OFFSET",
     "RETRY_PREFIX",
@@ -25,9 +24,6 @@ __all__ = [
     "SYSTEM_PREFIX",
     "UNIT_DTYPE",
 ]
-
-# UtilAll.offset2FileName.
-FILE_NAME_DIGITS = 20
 
 # ConsumeQueue.CQ_STORE_UNIT_SIZE: 20 bytes.
 UNIT_DTYPE = np.dtype([("phy_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])

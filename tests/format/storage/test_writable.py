@@ -9,7 +9,7 @@ import os
 import pytest
 
 from rmqindex import RmqIndexError
-from rmqindex.ownfiles.writable import WritableFile, copy_sparse, write_own
+from rmqindex.storage.writable import WritableFile, copy_sparse, write_own
 
 DATA = bytes(range(256)) * 40
 

@@ -13,8 +13,7 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
-from rmqindex.ownfiles.disk import naming
-from rmqindex.ownfiles.safe_open import open_regular
+from rmqindex.storage.disk import naming, open_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -25,8 +25,8 @@ from rmqindex import (
     rebuild_index,
 )
 from rmqindex.indexwriter.append_in_place import InPlaceAppend
-from rmqindex.ownfiles.safe_open import is_plain_name
-from rmqindex.ownfiles.writable import write_own
+from rmqindex.storage.disk import is_plain_name
+from rmqindex.storage.writable import write_own
 from rmqindex.transaction.broker_lock import BrokerLock
 from rmqindex.transaction.jobs import recover
 from rmqindex.transaction.journal import effective_listing, staging_root

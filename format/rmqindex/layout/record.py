@@ -93,7 +93,7 @@ V6_EXTRA = IPV6_SIZE - IPV4_SIZE
 MIN_RECORD_SIZE = 91
 # MappedFile sizes are a 32-bit int in the broker.
 MAX_FILE_SIZE = 2**31 - 1
-# UtilAll.offset2FileName.
+# UtilAll.offset2FileName; files of queues are named alike.
 FILE_NAME_DIGITS = 20
 
 # MessageSysFlag.java.

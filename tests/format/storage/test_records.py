@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from damage import DAMAGES, damaged
 from rmqindex import RmqIndexError
 from rmqindex.consumequeue.staging import _NOTE
-from rmqindex.ownfiles.records import Fields, RecordKind
+from rmqindex.storage.records import Fields, RecordKind
 from rmqindex.transaction.commit_record import _COMMIT_RECORD
 from rmqindex.transaction.journal import _JOURNAL_RECORD, _LEDGER_RECORD
 from rmqindex.transaction.owner import OWNER_RECORD, Owner
