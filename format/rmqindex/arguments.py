@@ -41,18 +41,7 @@ def is_int(value: object) -> bool:
 
 
 def int_of(name: str, value: object, least: int = _INT64.min, most: int = _INT64.max) -> int:
-    """Return a whole number as Python's ``int``.
-
-    Args:
-        name: The argument's name.
-        value: The number, an ``int`` or one of NumPy's.
-        least: The least that it may be.
-        most: The most that it may be.
-
-    Raises:
-        TypeError: Not a whole number.
-        ValueError: One that is too small or too large.
-    """
+    """Return a whole number as Python's ``int``."""
     if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
         raise TypeError(f"{name}: expected an int, got {reprlib.repr(value)}")
     number = int(value)
@@ -76,44 +65,21 @@ def int_or_none(
 
 
 def text_of(name: str, value: object) -> str:
-    """Return a text.
-
-    Args:
-        name: The argument's name.
-        value: The text.
-
-    Raises:
-        TypeError: Not a ``str``.
-    """
+    """Return a text."""
     if not isinstance(value, str):
         raise TypeError(f"{name}: expected a text, got {reprlib.repr(value)}")
     return value
 
 
 def texts_of(name: str, values: Iterable[object]) -> tuple[str, ...]:
-    """Return several texts.
-
-    Args:
-        name: The argument's name.
-        values: The texts.
-
-    Raises:
-        TypeError: One text instead of several, or a value that is none.
-    """
+    """Return several texts."""
     if isinstance(values, (str, bytes)):
         raise TypeError(f"{name}: expected a sequence of texts, got {reprlib.repr(values)}")
     return tuple(text_of(name, value) for value in values)
 
 
 def ensure_flags(**flags: object) -> None:
-    """Refuse flags that are not bools, since ``"no"`` is true.
-
-    Args:
-        flags: The flags by the names of their arguments.
-
-    Raises:
-        TypeError: One is no ``bool``, Python's or NumPy's.
-    """
+    """Refuse flags that are not bools, since ``"no"`` is true."""
     for name, value in flags.items():
         if not isinstance(value, (bool, np.bool_)):
             raise TypeError(f"{name}: expected True or False, got {reprlib.repr(value)}")
@@ -122,22 +88,7 @@ def ensure_flags(**flags: object) -> None:
 def int_array(
     name: str, values: IntArray, minimum: int = _INT64.min, maximum: int = _INT64.max
 ) -> NDArray[np.integer]:
-    """Return integers as a one-dimensional NumPy array in native byte order.
-
-    Args:
-        name: The argument's name, for the message.
-        values: A sequence of ints, or a NumPy or Arrow array of any integer type.
-        minimum: The least value allowed.
-        maximum: The greatest value allowed, at most 2**63 - 1.
-
-    Returns:
-        int64, or a narrower or unsigned integer type that ``values`` already has; not copied
-        unless it must be.
-
-    Raises:
-        ValueError: A null or a number out of range, with its place; more than one dimension.
-        TypeError: Not integers.
-    """
+    """Return integers as a one-dimensional array in native order, int64 or as narrow as given."""
     if isinstance(values, (pa.Array, pa.ChunkedArray)):
         array = _from_arrow(name, values)
     elif isinstance(values, np.ndarray):

@@ -117,14 +117,7 @@ class IncompleteLogWarning(UserWarning):
 
 
 def command_line(name: str, path: object, *arguments: str, options: Sequence[str] = ()) -> str:
-    """Return a command line for a shell; none is printed without the path that it is about.
-
-    Args:
-        name: The command.
-        path: What the user gave, or the file in question.
-        arguments: What follows it.
-        options: Its options; ``--`` keeps an argument that begins with a dash from being one.
-    """
+    """Return a command line for a shell; none is printed without the path that it is about."""
     given = [str(path), *arguments]
     words = [name, *given, *options]
     if any(each.startswith("-") for each in given):

@@ -15,13 +15,7 @@ _MOST_ROWS = 20
 
 
 def html_table(title: str, names: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Return a table with a line above it; numbers are aligned to the right.
-
-    Args:
-        title: The line above.
-        names: The heads of the columns.
-        rows: The cells; long tables are cut in the middle. None is an empty cell.
-    """
+    """Return a table with a line above it; numbers are aligned to the right."""
     shown: list[str] = []
     for number, row in enumerate(rows):
         if len(rows) <= _MOST_ROWS or not _MOST_ROWS // 2 <= number < len(rows) - _MOST_ROWS // 2:

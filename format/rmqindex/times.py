@@ -101,13 +101,7 @@ def to_milliseconds(micros: NDArray[np.int64], *, up: bool) -> NDArray[np.int64]
 
 
 def to_milliseconds(micros: int | NDArray[np.int64], *, up: bool) -> int | NDArray[np.int64]:
-    """Return whole milliseconds, right for every number of 64 bits.
-
-    Args:
-        micros: Microseconds since the epoch.
-        up: Whether to round up, as a lower bound needs it, or down, as an upper bound and a
-            moment need it.
-    """
+    """Return whole milliseconds, right for every number of 64 bits."""
     # -(-micros // 1000) would overflow at the least number, which has no positive counterpart.
     whole = micros // MILLISECOND
     return whole + (micros % MILLISECOND > 0) if up else whole
@@ -116,15 +110,7 @@ def to_milliseconds(micros: int | NDArray[np.int64], *, up: bool) -> int | NDArr
 def to_microseconds(
     millis: NDArray[np.int64],
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
-    """Return microseconds, and where 64 bits cannot hold them.
-
-    Args:
-        millis: Milliseconds since the epoch.
-
-    Returns:
-        The microseconds, 0 where they do not fit; and the mask of those places, or None where all
-        fit.
-    """
+    """Return microseconds, 0 where 64 bits cannot hold them, and the mask of those, if any."""
     if not len(millis) or (millis.max() <= LAST_MILLISECOND and millis.min() >= -LAST_MILLISECOND):
         return millis * MILLISECOND, None
     beyond = (millis > LAST_MILLISECOND) | (millis < -LAST_MILLISECOND)
@@ -132,18 +118,7 @@ def to_microseconds(
 
 
 def zone_of(name: str | tzinfo | None) -> tzinfo:
-    """Return a time zone by a name that Java or Python knows.
-
-    Args:
-        name: A name of the time zone database such as ``Asia/Shanghai``, an offset such as
-            ``+08:00`` or ``GMT+8``, a ``tzinfo``, or ``None`` for the system's zone.
-
-    Returns:
-        The zone.
-
-    Raises:
-        ValueError: No such zone, or ``TZ`` names none.
-    """
+    """Return a time zone by a name that Java or Python knows."""
     if name is None:
         return system_zone()[1]
     if isinstance(name, tzinfo):
@@ -168,11 +143,7 @@ def zone_of(name: str | tzinfo | None) -> tzinfo:
 
 
 def system_zone() -> tuple[str, tzinfo]:
-    """Return the time zone of this system, and its name: that of ``TZ``, or of ``/etc/localtime``.
-
-    Raises:
-        ValueError: ``TZ`` names no zone.
-    """
+    """Return the name and zone of this system, by ``TZ`` or ``/etc/localtime``."""
     text = os.environ.get("TZ")
     if text is None:
         link = Path("/etc/localtime")
@@ -228,15 +199,7 @@ class TimeUnitError(ValueError):
 
 
 def check_milliseconds(number: int) -> None:
-    """Refuse a number that was probably not meant as epoch milliseconds.
-
-    Args:
-        number: Epoch milliseconds, as a user gave them.
-
-    Raises:
-        TimeUnitError: It looks like seconds, microseconds or nanoseconds, or like the digits of a
-            date, of which none was ever a store time.
-    """
+    """Refuse a number that was probably not meant as epoch milliseconds."""
     for known, factor, divisor in _UNITS:
         if number in known:
             meant = number * factor // divisor
@@ -277,9 +240,6 @@ class LocalTime:
 
         A time in the gap of a clock change moves forward by the gap, one in an overlap is the
         earlier of the two, as in Java.
-
-        Raises:
-            ValueError: An unknown zone.
         """
         naive = _EPOCH.replace(tzinfo=None) + timedelta(microseconds=self.micros)
         return microseconds_of(naive.replace(tzinfo=zone_of(zone)))
@@ -296,11 +256,7 @@ class LocalTime:
 
 
 def microseconds_of(time: datetime) -> int:
-    """Return microseconds since the epoch, for every datetime there is.
-
-    Args:
-        time: One without a zone is in this process's own.
-    """
+    """Return microseconds since the epoch, for every datetime there is."""
     if time.tzinfo is not None:
         return (time - _EPOCH) // _MICROSECOND
     try:
@@ -311,19 +267,7 @@ def microseconds_of(time: datetime) -> int:
 
 
 def parse_time(text: str) -> int | LocalTime:
-    """Parse a time as people give it.
-
-    Args:
-        text: Digits are epoch milliseconds; anything else is a timestamp as Spark's CAST reads it
-            or as ISO 8601 has it, with or without a zone.
-
-    Returns:
-        Microseconds since the epoch, or a local time where the text names no zone.
-
-    Raises:
-        TimeUnitError: Digits that were probably not meant as milliseconds.
-        ValueError: Neither; the message is what was expected.
-    """
+    """Parse a time as people give it, to epoch microseconds, or a local time without a zone."""
     text = text.strip()
     if _MILLIS.fullmatch(text):
         if len(text) > _MOST_DIGITS + 1 or not INT64_MIN <= int(text) <= INT64_MAX:
@@ -373,15 +317,7 @@ def _local_time(text: str, naive: datetime) -> LocalTime:
 
 
 def parse_micros(text: str, zone: tzinfo) -> int:
-    """Parse a time, as :func:`parse_time` does, to epoch microseconds.
-
-    Args:
-        text: Epoch milliseconds or a timestamp.
-        zone: The time zone of a text that names none.
-
-    Raises:
-        ValueError: Neither, with what was expected and what it is.
-    """
+    """Parse a time, as :func:`parse_time` does, to epoch microseconds."""
     try:
         time = parse_time(text)
     except TimeUnitError:
@@ -399,22 +335,13 @@ def time_text(micros: int) -> str:
 
 
 def parse_duration(text: str) -> timedelta | None:
-    """Parse how long ago: a whole number of seconds, minutes, hours, days or weeks, such as ``2h``.
-
-    Returns:
-        The duration, or None for a text that is none.
-    """
+    """Parse a duration such as ``2h``; None for another text."""
     match = _DURATION.fullmatch(text.strip())
     return None if match is None else timedelta(**{_DURATION_UNITS[match[2]]: int(match[1])})
 
 
 def format_millis(millis: int, zone: tzinfo) -> str:
-    """Write epoch milliseconds as ``2023-11-14 22:13:20.000`` in a time zone.
-
-    Returns:
-        The text, with its offset if that local time occurs twice, as ``2023-11-05
-        01:30:00.000-05:00``; or ``-`` for a time that no calendar of four-digit years holds.
-    """
+    """Write epoch milliseconds as ``2023-11-14 22:13:20.000`` in a zone; ``-`` beyond 9999."""
     try:
         time = (_EPOCH + millis * _ONE_MILLISECOND).astimezone(zone)
         occurs_twice = time.replace(fold=1 - time.fold).utcoffset() != time.utcoffset()

@@ -56,24 +56,7 @@ def find(
     index_count: Callable[[], int],
     max_steps: int,
 ) -> Found:
-    """Follow the chain of every hash, newest entry first.
-
-    Args:
-        source: The file.
-        layout: Its geometry.
-        hashes: int32, none negative; repeated ones are each answered.
-        limit: Entries at this position and beyond are walked through but not returned.
-        header: The header when the file was opened.
-        index_count: Returns how far entries reach by now: a writer stores the entry, then the slot,
-            then the header, so a slot ahead of ``header`` is judged by a count read after it.
-        max_steps: The number of entries after which a hash is left to a scan.
-
-    Returns:
-        The entries found.
-
-    Raises:
-        CorruptIndexError: A slot or an entry on the way breaks a rule of the format.
-    """
+    """Follow the chain of every hash, newest entry first."""
     slots = slots_of(hashes, layout)
     heads = source.slots(layout, slots)
     highest = header.index_count

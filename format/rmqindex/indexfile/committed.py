@@ -252,28 +252,14 @@ def open_index_source(
 
 
 def open_found_index(path: PathLike, mark: FileMark | None) -> IndexSource:
-    """Open an IndexFile that was found before; it may have grown.
-
-    Raises:
-        FileChangedError: It is shorter than it was, or another file.
-        RmqIndexError: It is gone, or not readable.
-    """
+    """Open an IndexFile that was found before; it may have grown."""
     source = open_index_source(path)
     ensure_found(source, 0 if mark is None else mark.identity.size, mark)
     return source
 
 
 def read_header(source: IndexSource, hint: str = "") -> IndexHeader:
-    """Read the header of an open IndexFile, as the last finished commit left it.
-
-    Args:
-        source: The file.
-        hint: What to do about a file shorter than a header; empty for nothing.
-
-    Raises:
-        CorruptIndexError: The file is shorter than a header.
-        RmqIndexError: It is an index file of the tiered storage, or the storage failed.
-    """
+    """Read the header of an open IndexFile, as the last finished commit left it."""
     if source.size < HEADER_SIZE:
         raise CorruptIndexError(
             source.path, "header", 0, f"{HEADER_SIZE} bytes", f"a file of {source.size} bytes", hint
@@ -283,11 +269,7 @@ def read_header(source: IndexSource, hint: str = "") -> IndexHeader:
 
 
 def refuse_tiered_file(source: IndexSource) -> None:
-    """Refuse an index file of the tiered storage, which begins with a magic number.
-
-    Raises:
-        RmqIndexError: It is one.
-    """
+    """Refuse an index file of the tiered storage, which begins with a magic number."""
     if bytes(source.header()[:4]) in TIERED_MAGICS:
         raise RmqIndexError(
             f"{source.path}: an index file of RocketMQ's tiered storage, which is not supported"

@@ -83,13 +83,7 @@ def links_of(entries: NDArray[Any]) -> Links:
 def malformed(
     links: Links, positions: NDArray[np.int32], begin_timestamp: int
 ) -> NDArray[np.bool_] | None:
-    """Return which entries break a rule, or None where all are sound.
-
-    Args:
-        links: The fields that are checked.
-        positions: The entries' positions, int32.
-        begin_timestamp: The header's, epoch milliseconds.
-    """
+    """Return which entries break a rule, or None where all are sound."""
     # As unsigned numbers, negative positions are beyond every other.
     backward = links.prev_position.view(np.uint32) <= positions.view(np.uint32)
     if not len(positions) or (
@@ -154,14 +148,7 @@ class BatchBuilder:
     def __init__(
         self, schema: pa.Schema, capacity: int, layout: Geometry, begin_timestamp: int
     ) -> None:
-        """Allocate the columns.
-
-        Args:
-            schema: Fields of ``LOOKUP_SCHEMA``, in any order.
-            capacity: The most entries of the batch.
-            layout: The geometry.
-            begin_timestamp: The header's, epoch milliseconds.
-        """
+        """Allocate the columns."""
         self._schema = schema
         self._layout = layout
         self._begin_timestamp = begin_timestamp
@@ -199,14 +186,7 @@ class BatchBuilder:
         links: Links,
         queries: NDArray[np.int64] | None = None,
     ) -> None:
-        """Add sound entries.
-
-        Args:
-            entries: ``ENTRY_DTYPE``.
-            positions: Their positions, int32.
-            links: Their checked fields.
-            queries: Their queries, where the schema has that column.
-        """
+        """Add sound entries."""
         start, self._filled = self._filled, self._filled + len(entries)
         for name, column in self._columns.items():
             target = column[start : self._filled]

@@ -76,14 +76,7 @@ class EntryReader:
     def __init__(
         self, source: IndexSource, layout: Layout | None, header: IndexHeader, mode: Mode
     ) -> None:
-        """Set the open file.
-
-        Args:
-            source: The file; the reader closes it.
-            layout: Its geometry; None for a file without entries.
-            header: The header when it was opened.
-            mode: As :class:`rmqindex.IndexFile` takes it.
-        """
+        """Set the open file."""
         self._source = source
         self._layout = layout
         self._header = header
@@ -96,11 +89,7 @@ class EntryReader:
         self._source.close()
 
     def check_open(self) -> None:
-        """Raise if the file was closed.
-
-        Raises:
-            ValueError: It was closed.
-        """
+        """Raise if the file was closed."""
         if self._closed:
             raise ValueError(f"{self._source.path}: the IndexFile is closed")
 
@@ -261,21 +250,7 @@ class EntryReader:
 def read_message_run(
     source: IndexSource, layout: Layout, position: int, stop: int
 ) -> tuple[int, MessageRun]:
-    """Read the entries around a position that have its offset, sound or not.
-
-    Args:
-        source: The open file.
-        layout: Its geometry.
-        position: The position.
-        stop: The position behind the last entry of the file.
-
-    Returns:
-        The offset, bytes, and the entries.
-
-    Raises:
-        CorruptIndexError: The file ends before one of them.
-        RmqIndexError: The storage failed.
-    """
+    """Read the entries around a position that have its offset, sound or not."""
     reach = _REACH
     while True:
         start, end = max(position - reach, FIRST_POSITION), min(position + reach, stop)
@@ -351,13 +326,7 @@ def _by_query(parts: list[_Hits]) -> _Hits:
 
 
 def _repeat(queries: NDArray[np.int64], places: NDArray[np.int64], hits: _Hits) -> _Hits:
-    """Repeat the hits of each distinct hash for all its queries.
-
-    Args:
-        queries: The queries, ascending.
-        places: The distinct hash of each query.
-        hits: _Hits by distinct hash.
-    """
+    """Repeat the hits of each distinct hash for all its queries."""
     starts = np.searchsorted(hits.queries, places, side="left")
     counts = np.searchsorted(hits.queries, places, side="right") - starts
     first = np.repeat(starts - (np.cumsum(counts) - counts), counts)

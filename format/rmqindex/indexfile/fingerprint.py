@@ -85,13 +85,7 @@ class Fingerprint:
 
 
 def checksum_of(read: Callable[[int, int], bytes | memoryview], start: int, stop: int) -> int:
-    """Return the CRC-32 of the first and the last bytes of a range.
-
-    Args:
-        read: Returns bytes of the file, by offset and length.
-        start: Where the range begins, bytes.
-        stop: Where it ends, bytes.
-    """
+    """Return the CRC-32 of the first and the last bytes of a range."""
     checksum = 0
     for offset, length in ends_of(start, stop, SAMPLED_ENTRY_BYTES):
         checksum = zlib.crc32(read(offset, length), checksum)
@@ -99,17 +93,7 @@ def checksum_of(read: Callable[[int, int], bytes | memoryview], start: int, stop
 
 
 def entries_checksum(source: IndexSource, layout: Layout, stop: int) -> int:
-    """Return the CRC-32 of the bytes that no append changes, as in :class:`Fingerprint`.
-
-    Args:
-        source: The file.
-        layout: Its geometry.
-        stop: The position behind the last entry that is counted.
-
-    Raises:
-        CorruptIndexError: The file ends before that.
-        RmqIndexError: The storage failed.
-    """
+    """Return the CRC-32 of the bytes that no append changes, as in :class:`Fingerprint`."""
     header = source.header()
     begin = b"".join(bytes(header[low:high]) for low, high in FINAL_FIELDS)
     first = layout.entry_offset(FIRST_POSITION)

@@ -129,15 +129,7 @@ _USUAL_SHAPE = Layout(1, _USUAL_RATIO).file_size - HEADER_SIZE
 
 
 def infer_layout(file: PathLike | IndexSource) -> Layout:
-    """Find the geometry of a file; see :meth:`rmqindex.Layout.infer`.
-
-    Args:
-        file: An IndexFile, or one that is open.
-
-    Raises:
-        UnknownLayoutError: None or several geometries fit, or the file has no entries.
-        CorruptIndexError: The header counts more entries than the file can hold.
-    """
+    """Find the geometry of a file; see :meth:`rmqindex.Layout.infer`."""
     if not isinstance(file, IndexSource):
         with open_index_source(file) as source:
             return infer_layout(source)
@@ -184,14 +176,7 @@ def infer_layout(file: PathLike | IndexSource) -> Layout:
 
 
 def usual_layout(size: int) -> Layout | None:
-    """Return the geometry that a file of a size has where its entries do not show another one.
-
-    Args:
-        size: The size of the file, bytes.
-
-    Returns:
-        The default geometry, or that of four entries per slot; None where the size allows neither.
-    """
+    """Return the geometry that brokers give a file of a size, or None for an unusual size."""
     return next(_usual(size), None)
 
 

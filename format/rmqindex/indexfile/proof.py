@@ -29,17 +29,7 @@ _PUT_STATES = ((-1, -1), (-1, -2), (-2, -2))
 
 
 def ensure_fits(source: IndexSource, layout: Geometry, header: IndexHeader, hint: str) -> None:
-    """Raise unless a file is large enough for its geometry and the entries that it counts.
-
-    Args:
-        source: The open file.
-        layout: Its geometry.
-        header: Its header.
-        hint: What to do, for the error.
-
-    Raises:
-        CorruptIndexError: It is shorter, or counts more entries than fit.
-    """
+    """Raise unless a file is large enough for its geometry and the entries that it counts."""
     if source.size < layout.file_size:
         raise CorruptIndexError(
             source.path,
@@ -62,16 +52,7 @@ def ensure_fits(source: IndexSource, layout: Geometry, header: IndexHeader, hint
 
 
 def proved_count(source: IndexSource, layout: Geometry, header: IndexHeader) -> int:
-    """Return how many entries to read: those counted and inside the file, 0 if no time is sure.
-
-    Args:
-        source: The open file.
-        layout: Its geometry.
-        header: Its header.
-
-    Raises:
-        RmqIndexError: The storage failed.
-    """
+    """Return how many entries to read: those counted and inside the file, 0 if no time is sure."""
     there = (source.size - layout.entry_offset(0)) // ENTRY_SIZE - 1
     count = max(0, min(header.entry_count, layout.capacity, there))
     if not count:

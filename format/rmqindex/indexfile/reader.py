@@ -455,11 +455,7 @@ class IndexFile:
         self.close()
 
     def __fspath__(self) -> str:
-        """Return the path of a local file.
-
-        Raises:
-            TypeError: A remote file.
-        """
+        """Return the path of a local file."""
         if self._location.local is None:
             raise TypeError(f"path: expected a local file, got {self.path}")
         return str(self.path)

@@ -49,23 +49,7 @@ def select_phy_offset(
     begin: int,
     end: int,
 ) -> list[int]:
-    """Find a hash's messages exactly as the broker does.
-
-    Args:
-        source: The file.
-        layout: Its geometry.
-        header: Its header; its counts are trusted, as in the broker.
-        key_hash: The hash of the whole ``topic#key``.
-        max_num: The most offsets to return; 0 or less for an empty result.
-        begin: The earliest store time, epoch milliseconds, inclusive.
-        end: The latest store time, epoch milliseconds, inclusive.
-
-    Returns:
-        CommitLog offsets in bytes, newest entry first.
-
-    Raises:
-        CorruptIndexError: A cycle without a matching entry, in which the broker hangs.
-    """
+    """Find a hash's messages exactly as the broker does."""
     found: list[int] = []
     count = header.index_count
     entries = _Entries(source, layout)

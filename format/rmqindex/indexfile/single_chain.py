@@ -40,23 +40,7 @@ class PointEntry(NamedTuple):
 def walk_one(
     source: IndexSource, layout: Layout, begin: int, key_hash: int, limit: int
 ) -> list[PointEntry] | None:
-    """Return the entries of a hash, newest first.
-
-    Args:
-        source: The open file.
-        layout: Its geometry.
-        begin: The header's ``begin_timestamp``, epoch milliseconds.
-        key_hash: 0 to 2**31 - 1.
-        limit: The position after the last entry that counts.
-
-    Returns:
-        The entries; None where the chain is long, broken, or goes on beyond ``limit``, as in a file
-        that a broker is writing.
-
-    Raises:
-        CorruptIndexError: The file ends before an entry of the chain.
-        RmqIndexError: The storage failed.
-    """
+    """Return the entries of a hash, newest first; None for a long, broken or growing chain."""
     read, slot_num, entries = source.read, layout.hash_slot_num, layout.entry_offset(0)
     slot = key_hash % slot_num
     (position,) = _SLOT.unpack(read(layout.slot_offset(slot), _SLOT.size))

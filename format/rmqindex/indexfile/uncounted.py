@@ -51,16 +51,7 @@ _LOOKED_AT = 1 << 16
 def damaged_count(
     source: IndexSource, layout: Layout | None, header: IndexHeader
 ) -> CorruptIndexError | None:
-    """Return the error of a count behind which slots lead; None where the count may be right.
-
-    Args:
-        source: The open file.
-        layout: Its geometry; None where it is unknown, so that only the header can tell.
-        header: Its header.
-
-    Raises:
-        RmqIndexError: The storage failed.
-    """
+    """Return the error of a count behind which slots lead; None where the count may be right."""
     count = max(header.index_count, FIRST_POSITION)
     if layout is None:
         used = header.hash_slot_count
@@ -115,17 +106,7 @@ def then_counted(
 def damaged_header(
     source: IndexSource, layout: Layout, header: IndexHeader, *, is_last: bool
 ) -> CorruptIndexError | None:
-    """Return the error of a header that its entries contradict; None for one that may be right.
-
-    Args:
-        source: The open file, at least as long as its entries.
-        layout: Its geometry.
-        header: Its header.
-        is_last: Whether a broker may be writing to the file, or was killed while it did.
-
-    Raises:
-        RmqIndexError: The storage failed.
-    """
+    """Return the error of a header that its entries contradict; None for one that may be right."""
     error = damaged_count(source, layout, header)
     count = header.entry_count
     if error is not None or not count:
@@ -157,17 +138,7 @@ def _wrong_count(source: IndexSource, expected: str, header: IndexHeader) -> Cor
 
 
 def known_layout(source: IndexSource, header: IndexHeader) -> Layout:
-    """Return the geometry that a file with entries shows; name what its header has wrong.
-
-    Args:
-        source: The open file.
-        header: Its header, which counts entries.
-
-    Raises:
-        CorruptIndexError: No geometry fits a file of the default size, and in the default geometry
-            the entries contradict the header.
-        RmqIndexError: No geometry fits, or several do; the storage failed.
-    """
+    """Return the geometry that a file with entries shows; name what its header has wrong."""
     try:
         return infer_layout(source)
     except UnknownLayoutError:
@@ -194,11 +165,7 @@ def _hint(source: IndexSource) -> str:
 
 
 def looks_emptied(source: IndexSource) -> bool:
-    """Return whether the first bytes behind the header show that a file had entries.
-
-    Raises:
-        RmqIndexError: The storage failed.
-    """
+    """Return whether the first bytes behind the header show that a file had entries."""
     first = INDEX_COUNT_OFFSET + np.dtype(np.int32).itemsize
     length = min(_LOOKED_AT, source.size - first)
     return length > 0 and any(bytes(source.read(first, length)))

@@ -54,20 +54,6 @@ class InPlaceAppend:
         """Plan an append.
 
         No other process may write to the file meanwhile.
-
-        Args:
-            path: A file of the layout's size.
-            layout: Its geometry.
-            key_hashes: The hashes of all entries, in any order: int32, none negative.
-            entries: Returns the entries in order, in batches of any size.
-            end: Offset and store time of the last one.
-            trusted: Whether every slot is known to be sound.
-                Otherwise all are read, and those that an unfinished write left pointing beyond the
-                count are repaired.
-
-        Raises:
-            ValueError: More entries than fit.
-            OSError: The file cannot be read.
         """
         self._path = path
         self._entries = entries
@@ -90,14 +76,7 @@ class InPlaceAppend:
         self.undo = AppendUndo.plan(path.name, layout, header, total, end, changed, values, places)
 
     def apply(self) -> IndexHeader:
-        """Append the entries, and sync them to disk.
-
-        Returns:
-            The header as it is now.
-
-        Raises:
-            OSError: The disk is full or broken; the file is for the undo to restore.
-        """
+        """Append the entries and sync them to disk; return the new header."""
         record = self.undo.record
         try:
             for key_hashes, phy_offsets, store_timestamps in self._entries():
@@ -130,15 +109,7 @@ class InPlaceFlush:
     undo: AppendUndo
 
     def __init__(self, name: str, appender: EntryAppender) -> None:
-        """Plan the flush.
-
-        Args:
-            name: The file's name in its directory.
-            appender: The appender that put the entries.
-
-        Raises:
-            OSError: The file cannot be read.
-        """
+        """Plan the flush."""
         self._appender = appender
         header, was = appender.header, appender.written_header
         self.undo = AppendUndo.plan(
@@ -152,14 +123,7 @@ class InPlaceFlush:
         )
 
     def apply(self) -> IndexHeader:
-        """Flush, and sync to disk.
-
-        Returns:
-            The header as it is now.
-
-        Raises:
-            OSError: The disk is full or broken; the file is for the undo to restore.
-        """
+        """Flush and sync to disk; return the new header."""
         self._appender.flush()
         return self._appender.header
 

@@ -95,19 +95,7 @@ class EntryAppender:
         prev_end_phy_offset: int,
         prev_end_timestamp: int,
     ) -> Self:
-        """Make a sparse IndexFile without entries, ``index_count`` 0 on disk.
-
-        Args:
-            path: A local path that does not exist, or an empty file.
-            layout: The geometry.
-            prev_end_phy_offset: The ``end_phy_offset`` to inherit, bytes; ignored unless positive.
-            prev_end_timestamp: The ``end_timestamp`` to inherit, epoch milliseconds; ignored unless
-                positive.
-
-        Raises:
-            FileExistsError: The file exists and is not empty.
-            OSError: The file cannot be made.
-        """
+        """Make a sparse IndexFile without entries, ``index_count`` 0 on disk."""
         offset, timestamp = max(prev_end_phy_offset, 0), max(prev_end_timestamp, 0)
         header = IndexHeader(timestamp, timestamp, offset, offset)
         with _closed_on_error(WritableFile(path, os.O_RDWR | os.O_CREAT)) as file:
@@ -129,15 +117,6 @@ class EntryAppender:
         """Open an IndexFile where its header says it ended.
 
         An ``index_count`` of 0 or less counts as 1, as when the broker loads a file.
-
-        Args:
-            path: A local file of at least the layout's size.
-            layout: The geometry.
-            numbers: The only slots that will be put into; None for any.
-                The others are not read, unless they share a page with one of these.
-
-        Raises:
-            OSError: The file cannot be opened.
         """
         with _closed_on_error(WritableFile(path, os.O_RDWR)) as file:
             header = IndexHeader.from_bytes(header_to_write(path, file.fileno()))
@@ -170,14 +149,7 @@ class EntryAppender:
         return self._written_header
 
     def overwritten_slots(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Return the slots that the next flush writes, and their values in the file.
-
-        Returns:
-            Their numbers, ascending, and their values in the file, both int32.
-
-        Raises:
-            OSError: The file cannot be read.
-        """
+        """Return the slots that the next flush writes, ascending, and their values in the file."""
         numbers, values = [np.empty(0, np.int32)], [np.empty(0, SLOT_DTYPE)]
         for start, stop in self._slot_ranges(self._changed_pages):
             size, offset = (stop - start) * SLOT_SIZE, self.layout.slot_offset(start)
@@ -220,16 +192,7 @@ class EntryAppender:
         return self._file.closed
 
     def put(self, key_hash: int, phy_offset: int, store_timestamp: int) -> bool:
-        """Append one entry.
-
-        Args:
-            key_hash: 0 to 2**31 - 1.
-            phy_offset: int64, bytes.
-            store_timestamp: int64, epoch milliseconds.
-
-        Returns:
-            False, and nothing done, when the file is full.
-        """
+        """Append one entry and return True; do nothing and return False when the file is full."""
         if not self.free:
             return False
         slot = key_hash % self.layout.hash_slot_num
@@ -256,16 +219,7 @@ class EntryAppender:
         phy_offsets: NDArray[np.int64],
         store_timestamps: NDArray[np.int64],
     ) -> int:
-        """Append entries until the file is full.
-
-        Args:
-            key_hashes: int32, 0 to 2**31 - 1.
-            phy_offsets: int64, bytes, as many.
-            store_timestamps: int64, epoch milliseconds, as many.
-
-        Returns:
-            How many were appended.
-        """
+        """Append entries until the file is full, and return how many were appended."""
         count = min(len(key_hashes), self.free)
         done = 0
         if count and self._index_count == FIRST_POSITION:
@@ -357,9 +311,6 @@ class EntryAppender:
         """Make everything that was put visible to readers, and sync it to disk.
 
         A power failure cannot undo or reorder the writes, nor lose the name of a new file.
-
-        Raises:
-            OSError: The disk is full or broken; the header still counts what it counted before.
         """
         self._write_pending()
         if self._has_new_entries:
@@ -374,22 +325,14 @@ class EntryAppender:
             self._is_new = False
 
     def flush_unseen(self) -> None:
-        """As :meth:`flush`, of a file that nobody reads yet: it needs no order of writes, nor name.
-
-        Raises:
-            OSError: The disk is full or broken.
-        """
+        """Flush a file that has no readers yet, in any order and without syncing its name."""
         self._write_pending()
         self._write_slots()
         self._write_header()
         self._file.sync()
 
     def publish(self, path: Path) -> None:
-        """Flush a file that nobody reads yet, and give it the name under which it is read.
-
-        Raises:
-            OSError: The disk is full or broken, or the file cannot be moved.
-        """
+        """Flush a file that nobody reads yet, and give it the name under which it is read."""
         self.flush_unseen()
         move_synced(self._path, path)
         self._path = path
@@ -436,11 +379,7 @@ class EntryAppender:
             self.slots[start:stop] = np.frombuffer(data, dtype=SLOT_DTYPE)
 
     def counted_entries(self) -> Iterator[tuple[int, NDArray[np.void]]]:
-        """Yield the entries that the header counts, in bounded batches.
-
-        Yields:
-            The position of the batch's first entry, and the batch in ``ENTRY_DTYPE``.
-        """
+        """Yield the counted entries in batches, each with the position of its first."""
         count = min(self._written_header.index_count, self.layout.index_num)
         for start in range(FIRST_POSITION, count, LINK_BATCH):
             size = (min(start + LINK_BATCH, count) - start) * ENTRY_SIZE
@@ -479,10 +418,6 @@ def header_to_write(path: str | os.PathLike[str], descriptor: int) -> bytes:
     """Return the bytes of the header of a local file that is open for writing.
 
     Readers use :func:`rmqindex.indexfile.committed.read_header`.
-
-    Raises:
-        RmqIndexError: The file is shorter.
-        OSError: It cannot be read.
     """
     with naming(path):
         data = os.pread(descriptor, HEADER_SIZE, 0)

@@ -25,15 +25,7 @@ _SLOT_SHIFT = np.uint64(32)
 
 
 def slot_numbers(key_hashes: NDArray[np.int32], hash_slot_num: int) -> NDArray[np.int32]:
-    """Return the slot of every hash: ``key_hash % hash_slot_num``.
-
-    Args:
-        key_hashes: int32, 0 to 2**31 - 1.
-        hash_slot_num: How many slots the file has.
-
-    Returns:
-        int32, 0 to ``hash_slot_num - 1``.
-    """
+    """Return the slot of every hash: ``key_hash % hash_slot_num``."""
     # NumPy divides by a scalar with vector instructions, but takes remainders one at a time.
     unsigned = key_hashes.view(np.uint32)
     divisor = np.uint32(hash_slot_num)
@@ -43,20 +35,10 @@ def slot_numbers(key_hashes: NDArray[np.int32], hash_slot_num: int) -> NDArray[n
 def link(
     slots: NDArray[np.int32], numbers: NDArray[np.int32], first_position: int
 ) -> tuple[NDArray[np.int32], int]:
-    """Link a batch of new entries into their slots.
+    """Link new entries into ``slots``; return previous positions, and how many slots were empty.
 
     Like the broker, it treats a slot value that is not positive, or greater than the entry's own
     position, as empty.
-
-    Args:
-        slots: int32, native byte order, the newest position of every slot; updated in place.
-        numbers: int32, the slot of each new entry, in the order of their positions.
-            Best at most ``LINK_BATCH`` entries.
-        first_position: The position of the first new entry; the others follow.
-
-    Returns:
-        int32, the previous position of each new entry, 0 for none; and how many of the new entries
-        found their slot empty.
     """
     positions = np.arange(first_position, first_position + len(numbers), dtype=np.int32)
     wanted = numbers.astype(np.intp)  # once, not at each use

@@ -32,10 +32,6 @@ def repair_slots(appender: EntryAppender, numbers: NDArray[np.int64]) -> None:
 
     The counted entries' hashes determine it, whatever became of the uncounted ones; a negative
     hash, which only damage leaves, is of no slot.
-
-    Args:
-        appender: A file to which nothing was appended since it was opened.
-        numbers: What :func:`stale_slots` returned.
     """
     if not len(numbers):
         return

@@ -242,11 +242,7 @@ def open_appender(
     prev_end_phy_offset: int = 0,
     prev_end_timestamp: int = 0,
 ) -> EntryAppender:
-    """Create a file, or open one and repair its slots, as :class:`IndexFileWriter`.
-
-    Raises:
-        ValueError, CorruptIndexError, RmqIndexError, OSError: As there.
-    """
+    """Create a file, or open one and repair its slots, as :class:`IndexFileWriter`."""
     exists = path.exists() and path.stat().st_size > 0
     if exists and (prev_end_phy_offset or prev_end_timestamp):
         raise ValueError(

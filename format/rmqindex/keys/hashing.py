@@ -136,12 +136,7 @@ def index_key_hashes(
 
 
 def appended_hash_codes(codes: NDArray[np.uint32], text: str) -> NDArray[np.uint32]:
-    """Return ``String.hashCode`` of texts with another one behind each.
-
-    Args:
-        codes: That of the texts, uint32.
-        text: What stands behind each, of characters below 0x10000.
-    """
+    """Return ``String.hashCode`` of texts with another one behind each."""
     for character in text:
         codes = codes * np.uint32(_MULTIPLIER) + np.uint32(ord(character))
     return codes
@@ -150,33 +145,14 @@ def appended_hash_codes(codes: NDArray[np.uint32], text: str) -> NDArray[np.uint
 def joined_hashes(
     prefix_codes: NDArray[np.uint32], codes: NDArray[np.uint32], lengths: NDArray[np.int64]
 ) -> NDArray[np.int32]:
-    """Return the broker's hash of index keys that are given in two parts.
-
-    Args:
-        prefix_codes: ``String.hashCode`` of what each begins with, ``topic#``, uint32.
-        codes: That of the rest.
-        lengths: The UTF-16 code units of the rest, int64.
-
-    Returns:
-        int32, 0 to 2**31 - 1.
-    """
+    """Return the broker's hash of index keys that are given in two parts."""
     return _index_hashes(prefix_codes * _powers(lengths) + codes)
 
 
 def ascii_hash_codes(
     data: memoryview, starts: NDArray[np.int64], stops: NDArray[np.int64]
 ) -> NDArray[np.uint32] | None:
-    """Return ``String.hashCode`` of ASCII texts that lie anywhere in a buffer.
-
-    Args:
-        data: The buffer.
-        starts: Where each text starts, int64, bytes.
-        stops: Where each ends.
-
-    Returns:
-        uint32, one for each; None where the texts are not all ASCII, or of too many lengths for
-        this to pay.
-    """
+    """Return hash codes of ASCII texts in a buffer; None for other texts, or many lengths."""
     lengths = stops - starts
     if not len(lengths):
         return np.empty(0, np.uint32)
@@ -210,18 +186,7 @@ def _ascii_codes_of_one_length(
 
 
 def string_hash_codes(values: pa.Array) -> NDArray[np.int32]:
-    """Return Java's ``String.hashCode`` of every string of an array.
-
-    Args:
-        values: Strings without nulls, in the types that :func:`key_hashes` takes.
-
-    Returns:
-        int32, of any sign.
-
-    Raises:
-        ValueError: A null, with its place.
-        TypeError: Not strings.
-    """
+    """Return Java's ``String.hashCode`` of every string of an array."""
     codes, _ = _hash_codes(values, "values")
     return codes.view(np.int32)
 
@@ -431,11 +396,7 @@ def _polynomials(
 
 
 def _even_polynomials(rows: NDArray[np.uint8]) -> NDArray[np.uint32]:
-    """Return the polynomial of every row, by Horner's rule over words of four characters.
-
-    Args:
-        rows: uint8, shape (strings, characters), contiguous; at least ``_WORD`` characters.
-    """
+    """Return the polynomial of every row, by Horner's rule over words of four characters."""
     count, length = rows.shape
     whole = length // _WORD * _WORD
     step = max(_CHUNK_UNITS // length, 1)

@@ -50,9 +50,6 @@ def tag_key(tags: str) -> str:
     """Return the key under which brokers from 5.4.0 on index a message's tags: ``T#tags``.
 
     The whole index key is ``topic#T#tags``, so a message with the key ``T#tags`` shares it.
-
-    Args:
-        tags: The whole property ``TAGS``, in which no separator is looked for.
     """
     return f"{TAG_INDEX_TYPE}{TOPIC_KEY_SEPARATOR}{tags}"
 
@@ -215,14 +212,7 @@ def _text(name: str, column: pa.Array) -> pa.Array:
 
 
 def is_rolled_back(sys_flags: pa.Array) -> NDArray[np.bool_]:
-    """Return which messages were rolled back, of which a broker indexes none.
-
-    Args:
-        sys_flags: Integers or nulls.
-
-    Raises:
-        TypeError: A column of another type.
-    """
+    """Return which messages were rolled back, of which a broker indexes none."""
     if pa.types.is_null(sys_flags.type):
         return np.zeros(len(sys_flags), dtype=bool)
     if not pa.types.is_integer(sys_flags.type):
@@ -251,14 +241,7 @@ def _parts(keys: pa.Array) -> tuple[NDArray[np.int64], pa.Array]:
 
 
 def indexed_tags(tags: pa.Array) -> tuple[NDArray[np.int64], pa.Array]:
-    """Return the keys by which brokers from 5.4.0 on index tags: ``T#`` and the tags.
-
-    Args:
-        tags: The ``TAGS`` of each message; strings or nulls.
-
-    Returns:
-        The row of each key (int64, ascending), and the keys, of the type of ``tags``.
-    """
+    """Return row and key, ``T#`` and the tags, by which brokers from 5.4.0 on index tags."""
     import pyarrow.compute as pc  # noqa: PLC0415  (a command may not need it)
 
     filled = pc.greater(pc.binary_length(tags), 0).fill_null(False)

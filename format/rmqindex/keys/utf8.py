@@ -40,27 +40,13 @@ def is_utf8(text: str) -> bool:
 
 
 def check_text(name: str, text: str) -> None:
-    """Refuse a topic, key or tag that no message can have.
-
-    Args:
-        name: The argument's name.
-        text: The text.
-
-    Raises:
-        TypeError: It is not a text.
-        NotUtf8Error: It has lone surrogates.
-    """
+    """Refuse a topic, key or tag that no message can have."""
     if not is_utf8(text_of(name, text)):
         raise NotUtf8Error(f"{name}: expected a text that UTF-8 can hold, got {text!r}")
 
 
 def check_topic(topic: str) -> None:
-    """Refuse a topic that no message can have.
-
-    Raises:
-        TypeError: It is not a text.
-        ValueError: It is empty, or not UTF-8.
-    """
+    """Refuse a topic that no message can have."""
     check_text("topic", topic)
     if not topic:
         raise ValueError("topic: expected the name of a topic, got ''")
@@ -90,11 +76,7 @@ def not_utf8(values: pa.Array) -> NDArray[np.bool_] | None:
 
 
 def check_utf8(name: str, values: pa.Array) -> None:
-    """Refuse strings that are not UTF-8.
-
-    Raises:
-        NotUtf8Error: There is one, with its place and its bytes.
-    """
+    """Refuse strings that are not UTF-8."""
     found = not_utf8(values)
     if found is not None and found.any():
         place = int(np.flatnonzero(found)[0])

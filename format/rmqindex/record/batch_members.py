@@ -43,16 +43,7 @@ class BadInnerBatchError(RmqIndexError):
 
 
 def indexed_keys(all_uniq_keys: pa.Array, all_keys: pa.Array) -> tuple[NDArray[np.int64], pa.Array]:
-    """Return the keys that a broker indexes, without their topics.
-
-    Args:
-        all_uniq_keys: Of each message every ``UNIQ_KEY``; lists of strings without nulls.
-        all_keys: Of each message every ``KEYS``.
-
-    Returns:
-        The row of each key (int64), and the keys (``string``).
-        The keys of one row are in the order of their entries; rows are in no order.
-    """
+    """Return the row of each key that a broker indexes, and the keys, without topics."""
     import pyarrow.compute as pc  # noqa: PLC0415  (a command may not need it)
 
     uniq_rows, uniq_keys = _last_of(all_uniq_keys)

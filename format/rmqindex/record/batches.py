@@ -56,12 +56,7 @@ _PROPERTY_COLUMNS = {*_LAST_VALUES, *_ALL_VALUES, "properties"}
 
 
 def schema_of(columns: Sequence[str] | None) -> pa.Schema:
-    """Return the fields of ``COMMITLOG_SCHEMA`` of these names, in this order; all for None.
-
-    Raises:
-        ValueError: An unknown or duplicate name; the message lists the known ones.
-        TypeError: One text instead of a sequence.
-    """
+    """Return the fields of ``COMMITLOG_SCHEMA`` of these names, in this order; all for None."""
     if columns is None:
         return COMMITLOG_SCHEMA
     if isinstance(columns, str):
@@ -81,16 +76,7 @@ def schema_of(columns: Sequence[str] | None) -> pa.Schema:
 def build_batch(
     records: Records, schema: pa.Schema, property_names: Sequence[bytes] | None = None
 ) -> pa.RecordBatch:
-    """Decode records into the columns of a schema.
-
-    Args:
-        records: Sound records.
-        schema: Fields of ``COMMITLOG_SCHEMA``, in any order.
-        property_names: What the column ``properties`` has of a message's properties; None for all.
-
-    Returns:
-        A batch with one row a record.
-    """
+    """Decode records into the columns of a schema."""
     if not len(records):
         return pa.RecordBatch.from_pylist([], schema=schema)
     pairs: PropertyPairs | None = None
@@ -102,11 +88,7 @@ def build_batch(
 
 
 def one_chunk(column: pa.ChunkedArray, name: str) -> pa.Array:
-    """Return a column that was taken from batches in one piece.
-
-    Raises:
-        ValueError: It is beyond 2 GiB.
-    """
+    """Return a column that was taken from batches in one piece."""
     if column.num_chunks > 1:
         raise ValueError(f"offsets: expected fewer at a time, {name} is beyond 2 GiB together")
     return column.chunk(0) if column.num_chunks else pa.nulls(0, column.type)

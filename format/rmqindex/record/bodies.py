@@ -124,15 +124,7 @@ def decompress_body(body: bytes, sys_flag: int, *, max_size: int = MAX_BODY_SIZE
 
 
 def body_crc_faults(bodies: pa.Array, crcs: NDArray[np.int32]) -> dict[int, str]:
-    """Compare bodies with the CRCs in their records; as in the broker, an empty one has none.
-
-    Args:
-        bodies: A ``binary`` array, as stored; nulls have none either.
-        crcs: The ``BODYCRC`` of each.
-
-    Returns:
-        What is wrong, by row, for rows whose CRC does not agree.
-    """
+    """Compare bodies with their CRCs, as the broker does; return the faults by row."""
     if not len(bodies) or not bodies.nbytes:
         return {}
     _, places, buffer = bodies.buffers()

@@ -20,16 +20,7 @@ _HEX = np.frombuffer(b"".join(b"%02X" % byte for byte in range(256)), "S2")
 
 
 def host_texts(data: memoryview, starts: NDArray[np.int64], is_v6: NDArray[np.bool_]) -> pa.Array:
-    """Return hosts as text: ``10.0.0.1:10911`` or ``[2001:db8:0:0:0:0:0:5]:40000``.
-
-    Args:
-        data: The bytes that hold them.
-        starts: Where the address of each starts, int64, bytes; its port follows.
-        is_v6: Whether it is an IPv6 address.
-
-    Returns:
-        A ``string`` array.
-    """
+    """Return hosts as text: ``10.0.0.1:10911`` or ``[2001:db8:0:0:0:0:0:5]:40000``."""
     if not is_v6.any():
         return _v4_texts(data, starts)
     v6 = np.flatnonzero(is_v6)
@@ -49,17 +40,7 @@ def offset_message_ids(
     is_v6: NDArray[np.bool_],
     phy_offset: NDArray[np.int64],
 ) -> pa.Array:
-    """Return offsetMsgIds: hex of the store host's address and port, and of the offset.
-
-    Args:
-        data: As in :func:`host_texts`.
-        starts: Where the store host of each record starts.
-        is_v6: Whether it is an IPv6 address.
-        phy_offset: The records' offsets in the log, int64.
-
-    Returns:
-        A ``string`` array; 32 digits each, 56 with an IPv6 host.
-    """
+    """Return offsetMsgIds: hex of the store host's address and port, and of the offset."""
     widths = np.where(is_v6, IPV6_SIZE, IPV4_SIZE) + PORT_SIZE + _OFFSET_SIZE
     stops = np.cumsum(widths)
     binary = np.empty(int(stops[-1]) if len(stops) else 0, np.uint8)

@@ -56,14 +56,7 @@ class IndexKeys:
     def hashes(
         self, tagged: NDArray[np.bool_] | None
     ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """Return what :func:`rmqindex.expand_messages` does, without the keys' places.
-
-        Args:
-            tagged: Of each message, whether its tags are indexed; None for no message.
-
-        Returns:
-            The row of each key's message, int64, ascending, and its hash, int32.
-        """
+        """Return the row of each key, ascending, and its hash, as ``expand_messages`` does."""
         return self._of_ascii(tagged) or self._of_texts(tagged)
 
     def _of_ascii(

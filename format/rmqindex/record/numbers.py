@@ -15,16 +15,9 @@ _LAST_CODE_UNIT = 0xFFFF
 
 
 def java_integer(text: str, bits: int) -> int | None:
-    """Return the number that Java reads in a text.
+    """Return the number that Java reads in a text; None where it raises NumberFormatException.
 
     A text is a sign, if any, and at least one decimal digit of any script, and nothing else.
-
-    Args:
-        text: The text.
-        bits: The size of Java's type: 16 (``Short.parseShort``), 32 or 64.
-
-    Returns:
-        The number, or None where Java raises NumberFormatException.
     """
     if _ASCII.fullmatch(text):
         number = int(text)

@@ -94,11 +94,7 @@ class PropertyPairs:
 
     @classmethod
     def split(cls, fields: pa.Array) -> PropertyPairs:
-        """Split the properties fields of messages.
-
-        Args:
-            fields: A ``binary`` array as :func:`cut` makes it: no nulls, no array offset.
-        """
+        """Split the properties fields of messages."""
         _, offsets_buffer, data_buffer = fields.buffers()
         offsets = np.frombuffer(offsets_buffer, np.int32, len(fields) + 1).astype(np.int64)
         data = memoryview(data_buffer if data_buffer is not None else b"")[: int(offsets[-1])]
@@ -147,12 +143,7 @@ class PropertyPairs:
         return java_texts(cut_where(self.data, starts, stops, rows, len(self.row_stops)))
 
     def all(self, name: bytes, data_type: pa.ListType) -> pa.Array:
-        """Return all values of a name of each message, in byte order.
-
-        Args:
-            name: The name.
-            data_type: A list of ``string``.
-        """
+        """Return all values of a name of each message, in byte order."""
         pairs, rows = self._pairs_of(name)
         values = java_texts(cut(self.data, self.name_stop[pairs] + 1, self.value_stop[pairs]))
         return pa.ListArray.from_arrays(self._list_offsets(rows), values, type=data_type)
@@ -169,11 +160,7 @@ class PropertyPairs:
         )
 
     def maps(self, data_type: pa.MapType) -> pa.Array:
-        """Return the properties of each message as a map, the last of a repeated name.
-
-        Args:
-            data_type: A map from ``string`` to ``string``.
-        """
+        """Return the properties of each message as a map, the last of a repeated name."""
         names = java_texts(cut(self.data, self.name_start, self.name_stop))
         values = java_texts(cut(self.data, self.name_stop + 1, self.value_stop))
         rows = self._rows(self.name_start)
@@ -215,11 +202,7 @@ def _with_row_ends(
     text: NDArray[np.uint8],
     row_stops: NDArray[np.int64],
 ) -> tuple[NDArray[np.intp], NDArray[np.uint8], NDArray[np.intp]]:
-    """End the last pair of messages whose properties do not end with a separator.
-
-    Returns:
-        The marks, their kinds, and where what follows each starts.
-    """
+    """End the last pair of messages whose properties do not end with a separator."""
     row_starts = np.append(np.zeros(1, np.int64), row_stops[:-1])
     filled = row_stops[row_stops > row_starts]
     open_stops = filled[text[filled - 1] != PROPERTY_SEPARATOR]

@@ -128,13 +128,7 @@ class Records:
 
 
 def gather(data: memoryview, positions: NDArray[np.int64], dtype: str) -> NDArray[Any]:
-    """Return big-endian integers at any positions, in native byte order.
-
-    Args:
-        data: Bytes.
-        positions: Where each integer starts; all inside ``data``.
-        dtype: ``i1``, ``i2``, ``i4`` or ``i8``.
-    """
+    """Return big-endian integers at any positions, in native byte order."""
     size = int(dtype[1])
     # Every byte starts a window; indexing copies only the windows asked for.
     windows: NDArray[Any] = np.ndarray((len(data) - size + 1,), f">{dtype}", data, 0, (1,))
@@ -144,17 +138,7 @@ def gather(data: memoryview, positions: NDArray[np.int64], dtype: str) -> NDArra
 def parse_records(
     data: memoryview, starts: NDArray[np.int64], phy_offset: NDArray[np.int64]
 ) -> tuple[Records, NDArray[np.bool_]]:
-    """Find the parts of many records at once.
-
-    Args:
-        data: The bytes.
-        starts: Where records may start in ``data``, int64, ascending; each at least
-            ``MIN_RECORD_SIZE`` before the end.
-        phy_offset: The offset in the log of each, int64.
-
-    Returns:
-        The records, and which of them are sound; the parts of those that are not mean nothing.
-    """
+    """Find the parts of many records at once; return them, and a mask of the sound ones."""
     end = len(data)
     size = gather(data, starts, "i4").astype(np.int64)
     magic = gather(data, starts + MAGIC_CODE_OFFSET, "i4")
@@ -213,17 +197,7 @@ def parse_records(
 def check_record(
     read: Callable[[int, int], bytes | memoryview], start: int, stop: int, phy_offset: int
 ) -> int | Fault:
-    """Check one record by reading its few length fields, whatever size it claims.
-
-    Args:
-        read: Returns ``length`` bytes from a position of the file.
-        start: Where the record starts in the file, bytes.
-        stop: Where the file ends.
-        phy_offset: The offset of the record in the log.
-
-    Returns:
-        Its total size in bytes, or what is wrong with it.
-    """
+    """Return the size of a sound record, by its few length fields, or its fault."""
     left = stop - start
     if left < MIN_RECORD_SIZE:
         expected = f"at least {MIN_RECORD_SIZE} bytes for a record"
@@ -290,14 +264,6 @@ def crc_fault(record: memoryview, body_start: int, body_stop: int) -> Fault | No
     The body's is checked unless the body is empty, as the broker does; the property ``__CRC32#``,
     which covers the record up to itself, is checked where it ends the properties
     (``enabledAppendPropCRC``), each of its bytes: RocketMQ makes a number of any characters.
-
-    Args:
-        record: The whole record.
-        body_start: Where the body starts in it, bytes.
-        body_stop: Where it ends.
-
-    Returns:
-        What is wrong, or None.
     """
     if body_stop > body_start:
         (stored,) = _INT32.unpack_from(record, BODY_CRC_OFFSET)

@@ -52,11 +52,7 @@ codecs.register_error(_JAVA_ERRORS, _replace_as_java)
 
 
 def java_text(data: bytes) -> str:
-    """Return bytes as ``new String(data, UTF_8)`` does in Java.
-
-    Args:
-        data: UTF-8, well formed or not.
-    """
+    """Return bytes as ``new String(data, UTF_8)`` does in Java."""
     return data.decode("utf-8", _JAVA_ERRORS)
 
 
@@ -75,16 +71,7 @@ def java_texts(values: pa.Array) -> pa.Array:
 
 
 def cut(data: memoryview, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> pa.Array:
-    """Copy ranges out of a buffer.
-
-    Args:
-        data: The buffer, of less than 2**31 bytes.
-        starts: Where each range starts, int64, bytes; ranges ascend and do not overlap.
-        stops: Where each ends.
-
-    Returns:
-        A ``binary`` array.
-    """
+    """Copy ranges out of a buffer."""
     wanted = np.zeros(2 * len(starts), bool)
     wanted[::2] = True
     return _lay_over(data, starts, stops).filter(pa.array(wanted))
@@ -97,15 +84,7 @@ def cut_where(
     rows: NDArray[np.int64],
     length: int,
 ) -> pa.Array:
-    """Copy ranges out of a buffer into some rows of an array; the others are null.
-
-    Args:
-        data: As in :func:`cut`.
-        starts: Likewise.
-        stops: Likewise.
-        rows: The row of each range, int64, no row twice.
-        length: How many rows there are.
-    """
+    """Copy ranges out of a buffer into some rows of an array; the others are null."""
     if len(rows) == length:
         return cut(data, starts, stops)
     places = np.full(length, -1, np.int64)

@@ -65,29 +65,17 @@ def naming(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def sync_directory(path: Path) -> None:
-    """Sync the names in a directory to disk.
-
-    Raises:
-        OSError: No such directory, or the disk is broken.
-    """
+    """Sync the names in a directory to disk."""
     _sync(path, os.O_DIRECTORY)
 
 
 def sync_name(path: Path) -> None:
-    """Sync the name of a file or directory to disk, or that it was removed.
-
-    Raises:
-        OSError: The directory cannot be read, or the disk is broken.
-    """
+    """Sync the name of a file or directory to disk, or that it was removed."""
     sync_directory(path.parent)
 
 
 def make_directories(path: Path) -> None:
-    """Make a directory unless it exists, and its missing parents; sync their names to disk.
-
-    Raises:
-        OSError: A file is there, or the disk is full or broken.
-    """
+    """Make a directory unless it exists, and its missing parents; sync their names to disk."""
     if path.is_dir():
         return
     make_directories(path.parent)
@@ -108,21 +96,13 @@ def remove_empty(paths: Iterable[Path]) -> None:
 
 
 def move_synced(source: Path, target: Path) -> None:
-    """Give a synced file another name, in place of what has it, and sync that name to disk.
-
-    Raises:
-        OSError: The file cannot be moved, or the disk is broken.
-    """
+    """Give a synced file another name, in place of what has it, and sync that name to disk."""
     source.replace(target)
     sync_name(target)
 
 
 def sync_tree(path: Path) -> None:
-    """Sync a directory, and all files and directories in it, to disk.
-
-    Raises:
-        OSError: No such directory, or the disk is broken.
-    """
+    """Sync a directory, and all files and directories in it, to disk."""
     for folder, _, names in os.walk(path):
         for name in names:
             _sync(Path(folder, name), 0)
@@ -144,14 +124,7 @@ def is_plain_name(name: str) -> bool:
 
 
 def ensure_directory(path: Path) -> None:
-    """Raise unless a path is absent or a real directory.
-
-    Args:
-        path: The path.
-
-    Raises:
-        RmqIndexError: A symbolic link is there, or a file.
-    """
+    """Raise unless a path is absent or a real directory."""
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         mode = path.lstat().st_mode
         if not stat.S_ISDIR(mode):
@@ -160,15 +133,7 @@ def ensure_directory(path: Path) -> None:
 
 @contextlib.contextmanager
 def open_directory(path: Path) -> Iterator[int]:
-    """Open a directory of this project, so that no other can take its place; yields its descriptor.
-
-    Args:
-        path: The directory.
-
-    Raises:
-        RmqIndexError: A symbolic link is there, or a file.
-        OSError: Nothing is there, or it cannot be opened.
-    """
+    """Yield the descriptor of a directory of this project, which no other can replace."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | _SAFE)
     except NotADirectoryError as error:
@@ -181,34 +146,12 @@ def open_directory(path: Path) -> Iterator[int]:
 
 
 def open_to_read(path: str | os.PathLike[str], flags: int) -> int:
-    """Open a broker's file for reading, without blocking; links are followed.
-
-    Args:
-        path: A local path.
-        flags: As ``os.open`` takes them.
-
-    Raises:
-        RmqIndexError: It is not a regular file.
-        OSError: It cannot be opened.
-    """
+    """Open a broker's file for reading, without blocking; links are followed."""
     return _regular(path, os.open(path, flags | os.O_CLOEXEC | os.O_NONBLOCK))
 
 
 def open_regular(path: str | os.PathLike[str], flags: int, mode: int = 0o666) -> int:
-    """Open a file to write, or to trust its content.
-
-    Args:
-        path: A local path.
-        flags: As ``os.open`` takes them.
-        mode: The permissions of a file that is created.
-
-    Returns:
-        The file descriptor.
-
-    Raises:
-        RmqIndexError: It is a symbolic link, or not a regular file.
-        OSError: It cannot be opened.
-    """
+    """Open a file to write, or to trust its content."""
     try:
         descriptor = os.open(path, flags | _SAFE, mode)
     except OSError as error:
@@ -219,21 +162,7 @@ def open_regular(path: str | os.PathLike[str], flags: int, mode: int = 0o666) ->
 
 
 def read_own(path: Path, limit: int, what: str, remedy: str) -> bytes | None:
-    """Read a whole file of this project.
-
-    Args:
-        path: The file.
-        limit: The most bytes that it can have.
-        what: What it should be, in words.
-        remedy: What to do about one that is larger.
-
-    Returns:
-        Its bytes; None where there is no such file.
-
-    Raises:
-        RmqIndexError: It is larger, or not a regular file.
-        OSError: It cannot be read.
-    """
+    """Read a whole file of this project; None where there is none."""
     try:
         descriptor = open_regular(path, os.O_RDONLY)
     except (FileNotFoundError, NotADirectoryError):
@@ -256,18 +185,7 @@ def _has_impossible_name(path: Path) -> bool:
 
 
 def check_size(name: object, size: int, limit: int, what: str, remedy: str) -> None:
-    """Refuse a file or object larger than this project writes, before reading it.
-
-    Args:
-        name: The path or URI that the error names.
-        size: Its size, bytes.
-        limit: The most bytes that it can have.
-        what: What it should be, in words.
-        remedy: What to do about one that is larger.
-
-    Raises:
-        RmqIndexError: It is larger.
-    """
+    """Refuse a file or object larger than this project writes, before reading it."""
     if size > limit:
         raise RmqIndexError(
             f"{name}: expected {what} of at most {limit:,} bytes, got {size:,} bytes; {remedy}"

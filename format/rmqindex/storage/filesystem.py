@@ -47,11 +47,7 @@ class Status(NamedTuple):
 
 
 def status_of(location: Location) -> Status:
-    """Return what is at a location.
-
-    Raises:
-        RmqIndexError: The storage failed.
-    """
+    """Return what is at a location."""
     local = location.local
     if local is not None:
         if local.is_dir():
@@ -69,11 +65,7 @@ def status_of(location: Location) -> Status:
 
 
 def open_filesystem(location: Location) -> tuple[pafs.FileSystem, str]:
-    """Return the file system of a location that is not local, and the path inside it.
-
-    Raises:
-        RmqIndexError: ``pyarrow.fs`` does not know the scheme, or cannot reach the store.
-    """
+    """Return the file system of a location that is not local, and the path inside it."""
     storage = location.storage
     if storage.filesystem is not None:
         return storage.filesystem, str(location)
@@ -140,14 +132,7 @@ class UnreadableError(RmqIndexError):
 def unreadable(
     location: Location, error: Exception, *, expected: str = "", what: str = "read"
 ) -> UnreadableError:
-    """Return the error of a storage failure.
-
-    Args:
-        location: What was accessed.
-        error: The error that the storage raised.
-        expected: What an S3 store should have answered.
-        what: What could not be done with it.
-    """
+    """Return the error of a storage failure."""
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     if isinstance(error, FileNotFoundError) and not error.strerror:
         reason = "no such file"  # file systems in Python tell the path alone

@@ -72,13 +72,7 @@ class FileIdentity:
     def of_object(
         cls, size: int, metadata: Mapping[str, bytes], modified: Callable[[], int]
     ) -> FileIdentity:
-        """Return the identity of a remote object.
-
-        Args:
-            size: Its size in bytes.
-            metadata: The metadata that the store returned.
-            modified: Requests the modification time; called where ``metadata`` has no version.
-        """
+        """Return the identity of a remote object."""
         marks = {name.lower().replace("-", ""): value for name, value in metadata.items()}
         for name in _VERSIONS:
             mark = marks.get(name)

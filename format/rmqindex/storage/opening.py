@@ -105,17 +105,7 @@ class FileMark:
         stretches: Iterable[tuple[int, int]],
         sampled_bytes: int = _SAMPLED_BYTES,
     ) -> FileMark:
-        """Mark an open file.
-
-        Args:
-            source: The file.
-            stretches: Start and stop, bytes, of each range that a broker had begun to write.
-            sampled_bytes: The most bytes to keep from either end of each stretch.
-
-        Raises:
-            CorruptIndexError: The file ends before.
-            RmqIndexError: The storage failed.
-        """
+        """Mark an open file."""
         if source.identity.version:
             return cls(source.identity)
         ends = (end for stretch in stretches for end in ends_of(*stretch, sampled_bytes))
@@ -123,77 +113,33 @@ class FileMark:
         return cls(source.identity, tuple(each for each in samples if any(each.data)))
 
     def matches(self, source: ByteSource) -> bool:
-        """Return whether an open file is the marked one.
-
-        Raises:
-            RmqIndexError: The storage failed.
-        """
+        """Return whether an open file is the marked one."""
         return self.identity.names_same(source.identity) and all(
             sample.is_in(source.read) for sample in self.samples
         )
 
 
 def ensure_same(source: ByteSource, mark: FileMark | None) -> None:
-    """Raise if an open file was changed while it was read.
-
-    Args:
-        source: The file.
-        mark: Its mark; None to check nothing.
-
-    Raises:
-        FileChangedError: It was truncated, replaced or rewritten.
-        RmqIndexError: The storage failed.
-    """
+    """Raise if an open file was changed while it was read."""
     if mark is not None and not (source.is_current() and mark.matches(source)):
         raise FileChangedError(source.path, "replaced or rewritten")
 
 
 def open_source(path: PathLike) -> ByteSource:
-    """Open a file for reading.
-
-    Args:
-        path: A local path or a ``file:`` URI, or another URI that ``pyarrow.fs`` knows
-            (read by ranges).
-
-    Returns:
-        The open source.
-
-    Raises:
-        RmqIndexError: No such file, not a file, or not readable.
-    """
+    """Open a file for reading."""
     location = Location.of(path)
     return RemoteSource(location) if location.local is None else LocalSource(location)
 
 
 def open_found(path: PathLike, size: int, mark: FileMark | None = None) -> ByteSource:
-    """Open a file that was listed before, and that may have grown since.
-
-    Args:
-        path: As :func:`open_source` takes it.
-        size: Its size when it was listed, bytes.
-        mark: Its mark; None where only its size is known.
-
-    Raises:
-        FileChangedError: It is shorter than it was, or another file.
-        RmqIndexError: It is gone, or not readable.
-    """
+    """Open a file that was listed before, and that may have grown since."""
     source = open_source(path)
     ensure_found(source, size, mark)
     return source
 
 
 def ensure_found(source: ByteSource, size: int, mark: FileMark | None) -> None:
-    """Raise, and close the file, unless it is the one that was listed before.
-
-    Args:
-        source: The file.
-        size: Its size when it was listed, bytes.
-        mark: Its mark; None where only its size is known.
-
-    Raises:
-        FileChangedError: It is shorter than it was, or another file.
-        RmqIndexError: The storage failed.
-    """
+    """Raise, and close the file, unless it is the one that was listed before."""
     found = source.size
     if found >= size and (mark is None or mark.matches(source)):
         return
@@ -271,11 +217,7 @@ def flushing(file: io.FileIO) -> Iterator[None]:
 
 
 def wait_for_flush(path: str | os.PathLike[str]) -> None:
-    """Wait until no writer is between the slots and the header of a local file.
-
-    Raises:
-        RmqIndexError: One flush after the other was under way for ten seconds.
-    """
+    """Wait until no writer is between the slots and the header of a local file."""
     read_steady(path, lambda: _ensure_unlocked(path))
 
 

@@ -256,11 +256,7 @@ class RecordKind(Generic[T]):
 
 
 def _fields(data: bytes) -> Fields:
-    """Decode a JSON object by RFC 8259, in UTF-8, without duplicate names.
-
-    Raises:
-        ValueError: The bytes are no such object.
-    """
+    """Decode a JSON object by RFC 8259, in UTF-8, without duplicate names."""
     try:
         text = data.decode()
     except UnicodeDecodeError as error:

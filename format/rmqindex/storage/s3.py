@@ -107,19 +107,7 @@ def without_keys(uri: str) -> str:
 
 
 def connect(bucket: str, query: str, settings: S3Settings) -> pafs.FileSystem:
-    """Return the file system of a bucket; the only request is for its region, where unknown.
-
-    Args:
-        bucket: The bucket's name.
-        query: The query of the URI, without its question mark: ``region``, ``scheme``,
-            ``endpoint_override``, ``tls_ca_file_path`` and ``force_virtual_addressing``, as Arrow
-            names them.
-        settings: Whatever the query leaves out.
-
-    Raises:
-        ValueError: The query has an unknown parameter or a bad value.
-        OSError: The bucket's region cannot be determined.
-    """
+    """Return the file system of a bucket; the only request is for its region, where unknown."""
     known = _query(query)
     scheme, endpoint = _endpoint(known.get("endpoint_override"), settings)
     scheme = known.get("scheme", scheme)

@@ -53,25 +53,12 @@ class ByteSource(ABC):
 
     @abstractmethod
     def read(self, offset: int, length: int) -> bytes | memoryview:
-        """Return ``length`` bytes from ``offset``, both in bytes.
-
-        Raises:
-            CorruptIndexError: The file ends before.
-            RmqIndexError: The storage failed.
-        """
+        """Return ``length`` bytes from ``offset``, both in bytes."""
 
     def first_nonzero(self, start: int, stop: int) -> int | None:
         """Return the place of the first byte of a range that is not zero; None without one.
 
         A long range of a remote file is probed, not read to its end.
-
-        Args:
-            start: Where the range begins, bytes.
-            stop: Where it ends, bytes.
-
-        Raises:
-            CorruptIndexError: The file ends before.
-            RmqIndexError: The storage failed.
         """
         for first, last in self._ranges(start, min(stop, self.size)):
             window = _REMOTE_WINDOW if self.remote else _LOCAL_WINDOW
@@ -93,11 +80,7 @@ class ByteSource(ABC):
 
     @abstractmethod
     def is_current(self) -> bool:
-        """Return whether the path may still lead to the opened file, and that is not shorter.
-
-        Raises:
-            RmqIndexError: The storage failed.
-        """
+        """Return whether the path may still lead to the opened file, and that is not shorter."""
 
     @abstractmethod
     def ensure_uncut(self) -> None:
@@ -105,9 +88,6 @@ class ByteSource(ABC):
 
         In a mapped file that was truncated, the rest of the last page reads as zeros, and reading a
         page behind it kills the process.
-
-        Raises:
-            CorruptIndexError: It is shorter now.
         """
 
     @abstractmethod
@@ -141,39 +121,19 @@ class IndexSource(ByteSource):
     """
 
     def header(self) -> bytes | memoryview:
-        """Return the header as it was when the file was opened.
-
-        Raises:
-            CorruptIndexError: The file ends before.
-            RmqIndexError: The storage failed.
-        """
+        """Return the header as it was when the file was opened."""
         return self.read(0, HEADER_SIZE)
 
     @abstractmethod
     def slots(self, layout: Geometry, slots: NDArray[np.integer]) -> NDArray[np.int32]:
-        """Return the values of hash slots, numbered from 0, in native byte order.
-
-        Raises:
-            CorruptIndexError: The file ends before one of them.
-            RmqIndexError: The storage failed.
-        """
+        """Return the values of hash slots, numbered from 0, in native byte order."""
 
     @abstractmethod
     def entries(self, layout: Geometry, positions: NDArray[np.integer]) -> NDArray[Any]:
-        """Return the entries at any positions, as ``ENTRY_DTYPE``.
-
-        Raises:
-            CorruptIndexError: The file ends before one of them.
-            RmqIndexError: The storage failed.
-        """
+        """Return the entries at any positions, as ``ENTRY_DTYPE``."""
 
     def entry_range(self, layout: Geometry, start: int, stop: int) -> NDArray[Any]:
-        """Return the entries ``start`` to ``stop - 1`` as ``ENTRY_DTYPE``; the caller bounds them.
-
-        Raises:
-            CorruptIndexError: The file ends before.
-            RmqIndexError: The storage failed.
-        """
+        """Return the entries from ``start`` to before ``stop``; the caller bounds them."""
         data = self.read(layout.entry_offset(start), (stop - start) * ENTRY_SIZE)
         return np.frombuffer(data, ENTRY_DTYPE)
 
@@ -182,9 +142,5 @@ class IndexSource(ByteSource):
 
         A writer stores entries and slots before the header, so call this after reading the slot to
         judge.
-
-        Raises:
-            CorruptIndexError: The file ends before.
-            RmqIndexError: The storage failed.
         """
         return int.from_bytes(self.read(INDEX_COUNT_OFFSET, SLOT_SIZE), "big", signed=True)

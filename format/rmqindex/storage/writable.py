@@ -31,16 +31,7 @@ class WritableFile(io.FileIO):
     """A regular file, unbuffered; a symbolic link or a pipe is refused."""
 
     def __init__(self, path: str | os.PathLike[str], flags: int = _NEW) -> None:
-        """Open it.
-
-        Args:
-            path: A local path.
-            flags: As ``os.open`` takes them; by default the file must be new.
-
-        Raises:
-            RmqIndexError: It is a symbolic link, or not a regular file.
-            OSError: It cannot be opened.
-        """
+        """Open it."""
         super().__init__(os.fspath(path), "r+b", opener=lambda name, _: open_regular(name, flags))
 
     def write(self, data: Buffer, /) -> int:
@@ -116,13 +107,6 @@ def copy_sparse(source: Path, target: Path) -> None:
 
     Its mode is kept, and its owner where this process may set it: a broker must still be able to
     open the copy.
-
-    Args:
-        source: The file to copy.
-        target: A path at which nothing exists yet.
-
-    Raises:
-        OSError: The file cannot be read, or the copy cannot be written.
     """
     with source.open("rb", buffering=0) as reader, WritableFile(target) as writer:
         status = os.fstat(reader.fileno())

@@ -79,19 +79,7 @@ class CommitRecord:
     def read(
         cls, filesystem: pafs.FileSystem, inner_directory: str, name: str, directory: Location
     ) -> CommitRecord:
-        """Read a record.
-
-        Args:
-            filesystem: The store.
-            inner_directory: The index directory in it.
-            name: The record's name, which contains the job's.
-            directory: The directory.
-
-        Raises:
-            RmqIndexError: The record is damaged.
-            FileNotFoundError: It no longer exists.
-            OSError: The storage failed.
-        """
+        """Read a record."""
         uri = directory.child(name)
         record = _COMMIT_RECORD.read_object(filesystem, f"{inner_directory}/{name}", uri)
         if name != record.name:
@@ -103,11 +91,7 @@ class CommitRecord:
 
     @classmethod
     def of(cls, fields: Fields) -> CommitRecord:
-        """Rebuild a record from its fields.
-
-        Raises:
-            ValueError: A field is missing or invalid.
-        """
+        """Rebuild a record from its fields."""
         job, owner = fields.text("job"), fields.inner("owner")
         if not is_plain_name(job):
             raise ValueError(f"job: expected a name, got {job!r}")
@@ -122,11 +106,7 @@ class CommitRecord:
         )
 
     def encode(self, directory: Location) -> bytes:
-        """Return the bytes of the record, to store in a directory.
-
-        Raises:
-            RmqIndexError: It changes more files than a record can hold.
-        """
+        """Return the bytes of the record, to store in a directory."""
         fields = {
             "job": self.job,
             "owner": self.owner.to_dict(),

@@ -124,17 +124,6 @@ def recover(directory: str | os.PathLike[str]) -> Recovery | None:
 
     Programs that do not know the journal, such as a broker, then find the old state as well.
     Where such a program has gone on with what the commit brought in, the commit is finished.
-
-    Args:
-        directory: A local index directory; it may be absent.
-
-    Returns:
-        What was done; None for nothing.
-
-    Raises:
-        RmqIndexError: Another program has changed files, and the commit can neither be undone nor
-            finished; or another one did not end within ten minutes.
-        OSError: The disk is full or broken.
     """
     real = Path(os.path.realpath(directory))
     root = root_beside(real)
@@ -194,11 +183,7 @@ def make_job(path: Path, owner: Owner) -> None:
 
 
 def has_owner(path: Path) -> bool:
-    """Return whether the process that a job belongs to may still run.
-
-    Raises:
-        RmqIndexError: The owner's record is damaged.
-    """
+    """Return whether the process that a job belongs to may still run."""
     owner = OWNER_RECORD.read(path / _OWNER)
     return owner is not None and not owner.is_gone
 

@@ -68,19 +68,7 @@ T = TypeVar("T")
 
 
 def committed_listing(directory: Location) -> list[tuple[pafs.FileInfo, str]]:
-    """List a directory of a remote store as its last commit left it.
-
-    Args:
-        directory: The directory.
-
-    Returns:
-        Every name in it, and the path of its bytes below the directory: its own name, or, while a
-        commit is unfinished, a staged file's.
-
-    Raises:
-        OSError: The storage failed, or there is no such directory.
-        RmqIndexError: A record is damaged, or a commit ended during every listing for ten seconds.
-    """
+    """List a remote directory as its last commit left it: each name, and the path of its bytes."""
     filesystem, inner_path = open_filesystem(directory)
     finished: set[str] = set()
     return read_steady(directory, lambda: _list_once(filesystem, inner_path, directory, finished))
@@ -127,15 +115,7 @@ class ObjectStaging:
 
     @classmethod
     def create(cls, directory: Location, owner: Owner) -> ObjectStaging:
-        """Begin a job, and remove dead ones.
-
-        Args:
-            directory: The index directory.
-            owner: The process whose death makes the job void.
-
-        Raises:
-            RmqIndexError: The storage failed.
-        """
+        """Begin a job, and remove dead ones."""
         staging = cls(directory, uuid.uuid4().hex, owner)
         staging._run_on_store(staging._begin)
         return staging
@@ -163,24 +143,11 @@ class ObjectStaging:
         """Upload files that this process has built, and remove the local copies.
 
         A few MB of a file are in memory at a time; its holes are sent as zeros.
-
-        Args:
-            names: Names below :attr:`path`.
-
-        Raises:
-            RmqIndexError: The storage failed.
         """
         self._run_on_store(lambda: self._publish(names))
 
     def fetch(self, names: Sequence[str]) -> None:
-        """Download files that other processes have published into :attr:`path`.
-
-        Args:
-            names: Their names; those that :attr:`path` already has are kept.
-
-        Raises:
-            RmqIndexError: The storage failed, or the job was ended.
-        """
+        """Download files that other processes have published into :attr:`path`."""
         for name in names:
             path = self.path / name
             if not path.exists():
@@ -196,14 +163,7 @@ class ObjectStaging:
 
     @contextlib.contextmanager
     def exclusive(self, *, create: bool = False) -> Iterator[None]:  # noqa: ARG002
-        """Keep other commits out, after finishing dead ones.
-
-        Args:
-            create: Ignored: a job on S3 may always have staged nothing.
-
-        Raises:
-            RmqIndexError: Another commit is under way, or the storage failed.
-        """
+        """Keep other commits out, after finishing dead ones."""
         try:
             self._run_on_store(self._claim)
             yield
@@ -214,16 +174,7 @@ class ObjectStaging:
     def last_name(
         self, there: Sequence[str], *, replaced: bool, latest: str | None = None
     ) -> str | None:
-        """Return the name that new names must come after; None for any.
-
-        Args:
-            there: The names of the present IndexFiles, in the broker's order.
-            replaced: Whether the commit replaces all of them.
-            latest: The greatest name that is not in the future, as :func:`last_used` takes it.
-
-        Raises:
-            RmqIndexError: The storage failed, or the name that an earlier commit kept is damaged.
-        """
+        """Return the name that new names must come after; None for any."""
         kept = None if there else self._run_on_store(self._kept_name)
         return last_used(there, [] if kept is None else [kept], replaced=replaced, latest=latest)
 
@@ -238,15 +189,6 @@ class ObjectStaging:
         """Add published files to the directory and remove others, in one step.
 
         Call it within :meth:`exclusive`.
-
-        Args:
-            new: The published files, and their final names.
-            removed: The names of the files to remove, whether or not a new one takes the name.
-            append: Always None: an object cannot be appended to.
-            ledger: Always None: there is no ledger on S3.
-
-        Raises:
-            RmqIndexError: The storage failed; the message says whether the commit counts.
         """
         assert append is None, "no object can be appended to"
         assert ledger is None, "a commit to an object store records nothing beside the files"
@@ -434,16 +376,7 @@ class ObjectStaging:
 
 
 def _download(location: Location, path: Path) -> None:
-    """Download an object into a local file, which gets its name once it is whole.
-
-    Args:
-        location: The object.
-        path: The local file. Blocks of zeros become holes.
-
-    Raises:
-        RmqIndexError: The storage failed.
-        OSError: The local disk is full or broken.
-    """
+    """Download an object into a local file, which gets its name once it is whole."""
     filesystem, inner = open_filesystem(location)
     part = path.with_name(f"{path.name}.part")
     part.unlink(missing_ok=True)

@@ -63,12 +63,7 @@ class FileMark(NamedTuple):
 
     @classmethod
     def read(cls, path: Path) -> FileMark | None:
-        """Return the mark of a file; None where it is absent.
-
-        Raises:
-            RmqIndexError: It is not a regular file.
-            OSError: It cannot be read.
-        """
+        """Return the mark of a file; None where it is absent."""
         try:
             descriptor = open_to_read(path, os.O_RDONLY)
         except FileNotFoundError:
@@ -81,11 +76,7 @@ class FileMark(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> FileMark:
-        """Return the mark that a journal holds.
-
-        Raises:
-            ValueError: It is none.
-        """
+        """Return the mark that a journal holds."""
         match = _MARK_TEXT.fullmatch(text)
         if match is None or int(match[1]) > INT64_MAX:
             raise ValueError(f"expected a size and a header in hexadecimal digits, got {text!r}")
@@ -135,11 +126,7 @@ class AppendRecord:
 
     @classmethod
     def of(cls, fields: Fields) -> AppendRecord:
-        """Rebuild a record from :meth:`to_dict`.
-
-        Raises:
-            ValueError: A field is missing or invalid.
-        """
+        """Rebuild a record from :meth:`to_dict`."""
         record = cls(
             name=fields.text("name"),
             hash_slot_num=fields.integer("hash_slot_num", 0, INT32_MAX),
@@ -233,18 +220,7 @@ class AppendUndo:
         values: NDArray[np.int32],
         places: bytes = b"",
     ) -> AppendUndo:
-        """Return the undo of a planned append.
-
-        Args:
-            name: The file's name in its directory.
-            layout: Its geometry.
-            header: Its header now, 40 bytes.
-            entries: How many entries are appended.
-            end: Offset and store time of the last one.
-            numbers: int32, the slots that change, ascending.
-            values: int32, their present values.
-            places: The present bytes of the places of the entries, without zeros at their end.
-        """
+        """Return the undo of a planned append."""
         checksum = zlib.crc32(_slot_bytes(numbers, values) + places)
         record = AppendRecord(
             name,
@@ -303,16 +279,7 @@ class AppendUndo:
         return cls(record, numbers, values, places)
 
     def restore(self, path: Path) -> None:
-        """Restore the old bytes of a file; safe to repeat if it dies at any point.
-
-        Args:
-            path: The file, at whichever point the append stopped.
-
-        Raises:
-            RmqIndexError: Another program has written to the file since, it is shorter than the
-                record says, or it is not a regular file.
-            OSError: The disk is broken.
-        """
+        """Restore the old bytes of a file; safe to repeat if it dies at any point."""
         layout = self.record.layout
         with WritableFile(path, os.O_RDWR) as file:
             if os.fstat(file.fileno()).st_size < layout.file_size:
@@ -338,14 +305,7 @@ class AppendUndo:
 
 
 def restore_places(file: WritableFile, start: int, size: int, places: bytes) -> None:
-    """Write the old bytes of places, zeros behind them; holes stay.
-
-    Args:
-        file: The file.
-        start: Where the first place starts, bytes.
-        size: The bytes of all places.
-        places: What they held, without zeros at the end.
-    """
+    """Write the old bytes of places, zeros behind them; holes stay."""
     _clear(file, start + len(places), start + size)
     file.write_at(places, start)
 
@@ -388,8 +348,4 @@ class UndoableAppend(Protocol):
     undo: AppendUndo
 
     def apply(self) -> IndexHeader:
-        """Write the entries, their slots and the header; return the header.
-
-        Raises:
-            OSError: The disk is full or broken.
-        """
+        """Write the entries, their slots and the header; return the header."""

@@ -57,13 +57,6 @@ def last_used(
 
     A name in the future, which a broker's clock gave that was ahead, binds only while its file
     stays: no new file takes it before that time.
-
-    Args:
-        there: The names of the present IndexFiles, in the broker's order.
-        recorded: Names known to have been used, present or not.
-        replaced: Whether all present files go: then their order does not matter, and a name of
-            another length cannot recur.
-        latest: The greatest name that is not in the future; None to take none for one.
     """
     stays = set() if replaced else set(there)
     names = [
@@ -76,13 +69,7 @@ def last_used(
 
 
 def keep_last_name(root: Path, present: Iterable[str], left: Iterable[str]) -> None:
-    """Keep the last name before a commit that removes it, or has none, and adds none after it.
-
-    Args:
-        root: The staging root, locked.
-        present: The names in the index directory before the commit.
-        left: The names in it afterwards.
-    """
+    """Keep the last name before a commit that removes it, or has none, and adds none after it."""
     before, after = greatest(present), greatest(left)
     kept = read_last_name(root)
     if not left and not before:
@@ -100,23 +87,14 @@ def forget_last_name(root: Path, left: Iterable[str]) -> None:
 
 
 def read_last_name(root: Path) -> str | None:
-    """Return the kept name, if any.
-
-    Raises:
-        RmqIndexError: The file holds something else.
-    """
+    """Return the kept name, if any."""
     path = root / LAST_NAME
     data = read_own(path, _MAX_BYTES, _WHAT, _REMEDY)
     return None if data is None else _parse(str(path), data)
 
 
 def read_remote_last_name(filesystem: pafs.FileSystem, path: str) -> str | None:
-    """Return the name kept in an object store, if any.
-
-    Raises:
-        OSError: The storage failed.
-        RmqIndexError: The object holds something else.
-    """
+    """Return the name kept in an object store, if any."""
     if filesystem.get_file_info(path).type == pafs.FileType.NotFound:
         return None
     with filesystem.open_input_file(path) as file:
