@@ -32,8 +32,8 @@ from rmqindex.errors import RmqIndexError
 from rmqindex.layout.record import INNER_NUM
 from rmqindex.layout.store import INDEX_FOLDER
 from rmqindex.record.bodies import is_inner_batch, iterate_inner_messages
-from rmqindex.record.numbers import java_integer
 from rmqindex.record.properties import parse_properties
+from rmqindex.record.text import java_integer
 from rmqindex.storage.identity import FileChangedError
 from rmqindex.storage.location import Location
 from rmqindex.storage.opening import FileMark, ensure_same

@@ -46,8 +46,8 @@ from rmqindex.layout.record import (
 )
 from rmqindex.layout.store import BATCH_FOLDER, INDEX_FOLDER, QUEUE_FOLDER
 from rmqindex.record.batches import build_batch, schema_of
-from rmqindex.record.numbers import java_integer
 from rmqindex.record.records import gather, store_timestamp_of
+from rmqindex.record.text import java_integer
 from rmqindex.storage.location import Location
 from rmqindex.store.checkpoint import CHECKPOINT_NAME, StoreCheckpoint
 from rmqindex.store.dledger import committed_index, dledger_data, entry_place

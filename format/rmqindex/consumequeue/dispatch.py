@@ -18,7 +18,7 @@ from rmqindex.layout.index_file import INT64_MIN
 from rmqindex.layout.queue import LMQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, SYSTEM_PREFIX
 from rmqindex.layout.record import INNER_BATCH_FLAG, INNER_NUM
 from rmqindex.record.batches import build_batch, schema_of
-from rmqindex.record.numbers import java_integer
+from rmqindex.record.text import java_integer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Container, Sequence

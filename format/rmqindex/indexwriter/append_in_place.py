@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rmqindex.indexwriter.appender import EntryAppender, header_to_write
+from rmqindex.indexwriter.appender import EntryAppender, header_to_write, repair_slots, stale_slots
 from rmqindex.indexwriter.linking import slot_numbers
-from rmqindex.indexwriter.slot_repair import repair_slots, stale_slots
 from rmqindex.transaction.undo import AppendUndo
 
 if TYPE_CHECKING:

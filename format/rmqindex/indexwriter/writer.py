@@ -11,8 +11,7 @@ import numpy as np
 from rmqindex.arguments import int_array, int_of, text_of
 from rmqindex.errors import CorruptIndexError
 from rmqindex.indexfile.geometry import Layout
-from rmqindex.indexwriter.appender import EntryAppender, header_to_write
-from rmqindex.indexwriter.slot_repair import repair_slots, stale_slots
+from rmqindex.indexwriter.appender import EntryAppender, header_to_write, repair_slots, stale_slots
 from rmqindex.keys.hashing import key_hash
 from rmqindex.layout.index_file import INDEX_COUNT_OFFSET, INT32_MAX, IndexHeader
 from rmqindex.layout.store import INDEX_FOLDER

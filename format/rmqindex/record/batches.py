@@ -24,7 +24,7 @@ from rmqindex.layout.record import (
     STORE_HOST_V6_FLAG,
     STORE_TIMESTAMP_OFFSET,
 )
-from rmqindex.record.hosts import host_texts, offset_message_ids
+from rmqindex.record.message_ids import host_texts, offset_message_ids
 from rmqindex.record.properties import PropertyPairs
 from rmqindex.record.records import gather
 from rmqindex.record.text import cut, java_texts

@@ -1,4 +1,4 @@
-"""Byte ranges of a buffer as Arrow arrays, and bytes as the text that Java reads in them.
+"""Byte ranges of a buffer as Arrow arrays, and the text and numbers that Java reads in them.
 
 Ranges are cut out without a Python loop: an Arrow array is laid over the buffer whose every second
 element is a wanted range, and Arrow copies those.
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import codecs
 import re
+import unicodedata
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,13 +20,18 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["as_text", "cut", "cut_where", "java_text", "java_texts"]
+__all__ = ["as_text", "cut", "cut_where", "java_integer", "java_text", "java_texts"]
 
 # Those of C0 but for tab, line feed and carriage return, DEL, and those of C1.
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _REPLACEMENT = "\ufffd"
 _SURROGATE_LEAD = 0xED
 _JAVA_ERRORS = "rmqindex.java"
+_ASCII = re.compile(r"[+-]?[0-9]{1,18}")
+# The largest 64-bit number has so many digits.
+_MOST_DIGITS = 19
+# Java looks at UTF-16 code units, each by itself.
+_LAST_CODE_UNIT = 0xFFFF
 
 
 def as_text(data: bytes) -> str | None:
@@ -101,3 +107,27 @@ def _lay_over(data: memoryview, starts: NDArray[np.int64], stops: NDArray[np.int
     return pa.Array.from_buffers(
         pa.binary(), 2 * len(starts), [None, pa.py_buffer(offsets), pa.py_buffer(data)]
     )
+
+
+def java_integer(text: str, bits: int) -> int | None:
+    """Return the number that Java reads in a text; None where it raises NumberFormatException.
+
+    A text is a sign, if any, and at least one decimal digit of any script, and nothing else.
+    """
+    if _ASCII.fullmatch(text):
+        number = int(text)
+    else:
+        negative = text.startswith("-")
+        digits = [_digit(each) for each in text[text.startswith(("+", "-")) :]]
+        if not digits or min(digits) < 0:
+            return None
+        significant = "".join(map(str, digits)).lstrip("0")
+        if len(significant) > _MOST_DIGITS:
+            return None
+        number = int(significant or "0") * (-1 if negative else 1)
+    limit = 1 << (bits - 1)
+    return number if -limit <= number < limit else None
+
+
+def _digit(character: str) -> int:
+    return unicodedata.decimal(character, -1) if ord(character) <= _LAST_CODE_UNIT else -1

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqindex.record.numbers import java_integer
+from rmqindex.record.text import java_integer
 
 
 @pytest.mark.parametrize(
