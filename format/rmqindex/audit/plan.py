@@ -31,7 +31,7 @@ from rmqindex.consumequeue.comparison import compare_queues
 from rmqindex.errors import RmqIndexError
 from rmqindex.layout.record import INNER_NUM
 from rmqindex.layout.store import INDEX_FOLDER
-from rmqindex.record.bodies import is_inner_batch, iterate_inner_messages
+from rmqindex.record.bodies import decompress_body, is_inner_batch, iterate_inner_messages
 from rmqindex.record.properties import parse_properties
 from rmqindex.record.text import java_integer
 from rmqindex.storage.identity import FileChangedError
@@ -276,7 +276,7 @@ def _run_queue_audit(
 
 
 def run_body_audit(log: CommitLog, max_findings: int, since: int | None = None) -> pa.RecordBatch:
-    """Compare every message of a log with its CRCs, and inner batches with their numbers.
+    """Compare messages with their CRCs, unpack bodies, and count the messages of inner batches.
 
     A message that a broker is writing is left out.
     """
@@ -292,7 +292,21 @@ def run_body_audit(log: CommitLog, max_findings: int, since: int | None = None) 
                 findings.add(str(file.path), fault.field, byte, expected, fault.got)
             elif is_inner_batch(int(records.sys_flag[place])):
                 _audit_inner_number(records, place, file, findings)
+            else:
+                _audit_packed_body(records, place, file, findings)
     return findings.batch()
+
+
+def _audit_packed_body(records: Records, place: int, file: LogFile, findings: Findings) -> None:
+    """Unpack a body that the record's flags call compressed."""
+    start, flags = int(records.body_start[place]), int(records.sys_flag[place])
+    try:
+        decompress_body(bytes(records.data[start : records.body_stop[place]]), flags)
+    except RmqIndexError as error:
+        offset = int(records.phy_offset[place])
+        byte = offset - file.start + start - int(records.starts[place])
+        expected = f"a body that unpacks (message at {offset})"
+        findings.add(str(file.path), "body_packed", byte, expected, error)
 
 
 def _audit_inner_number(records: Records, place: int, file: LogFile, findings: Findings) -> None:

@@ -363,6 +363,7 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
     AuditRule("key_missing", "error", "A key of a message has no entry.", _REBUILD),
     AuditRule("coverage_gap", "error", "Messages with keys have no entries at all.", _REBUILD),
     AuditRule("body_crc", "error", "A message's body has another CRC (`--bodies`).", _BODY),
+    AuditRule("body_packed", "error", "A compressed body does not unpack (`--bodies`).", _BODY),
     AuditRule(
         "inner_number",
         "error",

@@ -12,7 +12,7 @@ import rmqindex
 from commitlog_encoder import Log, Message, properties_text
 from other_broker import running_broker
 from recorded import MESSAGE_KINDS
-from rmqindex import CommitLog, verify
+from rmqindex import CommitLog, RmqIndexError, verify
 from rmqindex.audit.plan import run_body_audit
 
 
@@ -85,6 +85,22 @@ def test_the_command_reads_bodies_if_it_is_told_to(damaged, run):
     assert (code, f"(message at {offset})" in out) == (1, True)
     code, _, err = run("verify", store, "--bodies", "--commit-log", "none")
     assert (code, "--bodies" in err) == (2, True)
+
+
+@pytest.mark.parametrize("kind", range(4), ids=["zlib", "LZ4", "Zstandard", "zlib, named"])
+def test_a_body_that_does_not_unpack_is_an_error(tmp_path, kind):
+    """A changed flag makes a compressed body of one that is none, and no CRC covers the flags."""
+    log = Log(4096)
+    log.append(Message(body=zlib.compress(b"body"), sys_flag=1))
+    log.append(Message(body=b"body", sys_flag=1 | kind << 8))
+    log.append(Message(body=b"", sys_flag=1))
+    log.write_to(tmp_path)
+    with CommitLog(tmp_path) as opened:
+        (row,) = run_body_audit(opened, 9).to_pylist()
+        with pytest.raises(RmqIndexError, match="body: expected"):
+            opened.read_at([log.offsets[1]])["body"]
+    assert (row["rule"], row["byte"]) == ("body_packed", log.offsets[1] + 88)
+    assert row["expected"] == f"a body that unpacks (message at {log.offsets[1]})"
 
 
 def member(body):
