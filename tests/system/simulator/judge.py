@@ -485,7 +485,7 @@ class Judge:
         worst = [row for row in outcome.rows if row["severity"] != "info"]
         if self.stepped_back:  # the newest file may have the oldest name, without an entry yet
             worst = [row for row in worst if row["rule"] != "file_order"]
-        if not outcome.asked.get("geometry"):  # which a file with an entry or two need not tell
+        if not (self.harm or outcome.asked.get("geometry")):  # which few entries need not tell
             worst = [row for row in worst if row["rule"] != "geometry"]
         errors = [row for row in worst if row["severity"] == "error"]
         said = []
