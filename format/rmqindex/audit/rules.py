@@ -363,7 +363,13 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
     AuditRule("key_missing", "error", "A key of a message has no entry.", _REBUILD),
     AuditRule("coverage_gap", "error", "Messages with keys have no entries at all.", _REBUILD),
     AuditRule("body_crc", "error", "A message's body has another CRC (`--bodies`).", _BODY),
-    AuditRule("body_packed", "error", "A compressed body does not unpack (`--bodies`).", _BODY),
+    AuditRule(
+        "body_packed",
+        "info",
+        "A body whose flags call it compressed does not unpack (`--bodies`): its producer sent it "
+        "so, or a flag was damaged, which no CRC covers.",
+        "Nothing, if it was sent so; `--mode DROPMALFORMED` makes such a body null.",
+    ),
     AuditRule(
         "inner_number",
         "error",
