@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     from .report import Report
     from .truth import Question
 
-LARGER = Layout(499, 400)
+# Its first file ends well within the first file of the CommitLog, which expires.
+LARGER = Layout(499, 300)
 _EXPIRING: dict[str, object] = {
     "fileReservedTime": 72,
     "deleteWhen": ";".join(f"{hour:02d}" for hour in range(24)),

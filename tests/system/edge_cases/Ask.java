@@ -191,6 +191,14 @@ public final class Ask {
     }
 
     /** The constructor of a message's request grew an argument. */
+    /** Wait for a millisecond that no file is named after; two files of one would be one. */
+    private static void awaitMillisecond() {
+        long now = System.currentTimeMillis();
+        while (System.currentTimeMillis() <= now) {
+            Thread.onSpinWait();
+        }
+    }
+
     private String build(String[] words) throws Exception {
         Map<String, String> properties = new HashMap<>();
         if (text(words[7]) != null) {
@@ -200,6 +208,7 @@ public final class Ask {
             text(words[1]), 0, longOf(words[5]), 100, 0L, longOf(words[6]), 0L, text(words[3]),
             text(words[2]), number(words[4]), 0L, properties
         };
+        awaitMillisecond();
         int most = 0;
         for (java.lang.reflect.Constructor<?> each : DispatchRequest.class.getConstructors()) {
             most = Math.max(most, each.getParameterCount());
