@@ -449,6 +449,8 @@ def lost_by_a_start(world: World, folder: Path) -> list[tuple[int, int]]:
     broker = copy.deepcopy(world.broker)
     broker.root, broker.disk = folder, Disk(folder)
     broker.config.index = True  # that it is switched off is nowhere in the store
+    # Only a light queue tells that they are switched on, so that a broker reads their numbers.
+    broker.config.light = any(folder.glob("consumequeue/%LMQ%*"))
     try:
         for _ in broker.start():
             pass
