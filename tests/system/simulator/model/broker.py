@@ -406,12 +406,7 @@ class ModelBroker:
             yield from self._roll_index()
         if message.offset < self.index[-1].end_offset:
             return
-        if message.sys_flag & records.ROLLBACK == records.ROLLBACK:
-            return
-        texts = [(text, "key") for text in self._texts(message)]
-        if self.config.version >= TAGS_SINCE:
-            texts += [(text, "tag") for text in self._tag_texts(message)]
-        for text, kind in texts:
+        for text, kind in self.texts_of(message):
             if self.index[-1].is_full:
                 yield from self._roll_index()
             file = self.index[-1]
@@ -424,6 +419,15 @@ class ModelBroker:
             self.truth.entries.append(entry)
             yield from file.put(code, message.offset, message.store_time)
             self.truth.maybe.discard(entry)
+
+    def texts_of(self, message: Message) -> list[tuple[str, str]]:
+        """Return what a message is indexed under, each with its kind."""
+        if message.sys_flag & records.ROLLBACK == records.ROLLBACK:
+            return []
+        texts = [(text, "key") for text in self._texts(message)]
+        if self.config.version >= TAGS_SINCE:
+            texts += [(text, "tag") for text in self._tag_texts(message)]
+        return texts
 
     def _roll_index(self) -> Iterator[None]:
         while True:
