@@ -509,6 +509,8 @@ def judge_export(world: World, argv: Sequence[str], folder: Path) -> Iterable[tu
         sure = Counter(map(_told, truth.surely("messages")))
         lost = sure - keys
         known = set(map(_told, truth.possibly("messages")))
+        if truth.seems_to_go_on:  # and whoever resumes behind has what was there before
+            lost, known = Counter(), known | set(keys)
         ghosts = [row for row in keys if row not in known and row[0] >= truth.log_start]
         if ghosts:
             yield "ghosts", f"by an export: {ghosts[:5]}"

@@ -120,6 +120,20 @@ class Truth:
     waiting: int = 0
 
     @property
+    def seems_to_go_on(self) -> bool:
+        """Whether remains behind the log's end look newer than its last message.
+
+        Where the clock stepped back, nothing tells them from messages behind a damaged one.
+        """
+        last = (
+            max((one.offset, one.store_time) for one in self.messages) if self.messages else (0, 0)
+        )
+        return any(
+            isinstance(one, Message) and one.offset >= self.log_end and one.store_time >= last[1]
+            for one in self.maybe
+        )
+
+    @property
     def states(self) -> set[str]:
         """How the parts of the store contradict each other now, in words of the model.
 
