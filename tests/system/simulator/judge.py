@@ -111,6 +111,7 @@ class Judge:
         for one in self.truth.possibly("messages"):
             self.at.setdefault(one.offset, []).append(one)
         self.sure_messages = set(self.truth.surely("messages"))
+        self.misnumbered = self.truth.misnumbered()
 
     @property
     def about(self) -> tuple[str, ...]:
@@ -485,6 +486,7 @@ class Judge:
         worst = [row for row in outcome.rows if row["severity"] != "info"]
         if self.stepped_back:  # the newest file may have the oldest name, without an entry yet
             worst = [row for row in worst if row["rule"] != "file_order"]
+        worst = [row for row in worst if not self._is_of_light_numbers(row)]
         if not (self.harm or outcome.asked.get("geometry")):  # which few entries need not tell
             worst = [row for row in worst if row["rule"] != "geometry"]
         errors = [row for row in worst if row["severity"] == "error"]
@@ -516,6 +518,16 @@ class Judge:
             told = [f"{damage.kind} {damage.file}:{damage.start}-{damage.stop}" for damage in seen]
             said.append(f"missed: {_some(told)}")
         return said
+
+    def _is_of_light_numbers(self, row: dict[str, Any]) -> bool:
+        """Tell whether a finding is of a client's numbers, at which no light queue has the unit."""
+        folder, _, name = row["file"].rpartition("/")
+        if row["rule"] in {"property_number", "queue_number"} and name.isdecimal():
+            return (row["byte"] is not None) and int(name) + row["byte"] in self.misnumbered
+        queues = {queue for names in self.misnumbered.values() for queue in names}
+        return row["rule"].startswith("queue_") and any(
+            f"/consumequeue/{queue}/" in f"{folder}/{name}/" for queue in queues
+        )
 
     def _lags(self) -> bool:
         """Tell whether a message that no group gives up has no entry."""

@@ -410,7 +410,7 @@ def _queues_without_newest(world: World, after: Files) -> Iterable[tuple[str, st
     newest = {}
     for one in sorted(truth.messages, key=lambda one: one.offset):
         if not records.has_readable_numbers(one.topic, dict(one.properties)):
-            break  # a broker dispatches nothing from here on
+            continue  # which a rebuild refuses, or leaves out and goes on
         if not one.sys_flag & 4:
             if (
                 not one.queue_offset

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from . import records
+
 
 @dataclass(frozen=True)
 class Message:
@@ -208,6 +210,25 @@ class Truth:
         texts = [f"{one.topic}#{key}" for key in one.keys]
         texts += [f"{one.topic}#T#{one.tags}"] if one.tags else []
         return one if entry.text in texts else None
+
+    def misnumbered(self) -> dict[int, list[str]]:
+        """Return the light queues of messages whose numbers in them are not those of their units.
+
+        A broker that cannot read such a number gives no unit; one that it can read may still be
+        another than that of the place where the unit then stands.
+        """
+        places = {(unit.topic, unit.offset): unit.queue_offset for unit in self.units}
+        found = {}
+        for one in self.messages:
+            properties = dict(one.properties)
+            names = properties.get("INNER_MULTI_DISPATCH", "").split(",")
+            texts = properties.get("INNER_MULTI_QUEUE_OFFSET", "").split(",")
+            numbers = [records.java_number(text, 64) for text in texts]
+            pairs = zip(names, numbers, strict=False)
+            stand = [places.get((name, one.offset), number) for name, number in pairs]
+            if names != [""] and (None in numbers or numbers != stand):
+                found[one.offset] = names
+        return found
 
     def surely(self, kind: str) -> list[Message] | list[Entry] | list[Unit]:
         """Return what readers of ``messages``, ``entries`` or ``units`` must answer."""
