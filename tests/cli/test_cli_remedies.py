@@ -257,6 +257,52 @@ def test_the_first_command_after_a_kill_saves_the_index(run, placed, damage):
     assert not rules & {"restart_loses", "restart_rebuilds"}
 
 
+def lose_newest_of_log(base):
+    """Make a store that of a killed broker, and take the newest file of its log away."""
+    store = kill(base)
+    queues = base / "store" / "consumequeue"
+    shutil.copytree(SAMPLE / "consumequeue", queues)
+    newest = max((store / "commitlog").iterdir())
+    return store, newest.rename(base / newest.name)
+
+
+def of_rule(run, rule):
+    """Return the commands that ``verify`` prints for the findings of a rule."""
+    _, out, _ = run("verify", "store", "--json")
+    found = [each for each in json.loads(out)["findings"] if each["rule"] == rule]
+    assert found
+    return [shlex.join(each) for each in typed(found[0]["remedy"])]
+
+
+def sound(run):
+    """Return whether ``verify`` finds nothing that is wrong, nor anything that a start loses."""
+    _, out, _ = run("verify", "store", "--json")
+    found = json.loads(out)
+    rules = {each["rule"] for each in found["findings"]}
+    return not found["counts"]["error"] and not rules & {"restart_loses", "restart_rebuilds"}
+
+
+def test_a_log_that_lost_its_newest_file_in_a_crash_is_restored_first(run, placed):
+    """Then the command that is printed keeps every entry."""
+    store, kept = lose_newest_of_log(placed(LAYOUTS["store"], None))
+    (command,) = of_rule(run, "restart_loses")
+    kept.rename(store / "commitlog" / kept.name)
+    before = {path.name: path.read_bytes() for path in (store / "index").iterdir()}
+    assert run(*shlex.split(command))[0] == 0
+    assert {path.name: path.read_bytes() for path in (store / "index").iterdir()} == before
+    assert sound(run)
+
+
+def test_a_log_whose_newest_file_is_lost_for_good_has_a_way_out(run, placed):
+    """Its commands drop what leads behind its end, and the rest is sound then."""
+    lose_newest_of_log(placed(LAYOUTS["store"], None))
+    for rule in ("stop_barrier", "queue_beyond_log"):
+        (command,) = of_rule(run, rule)
+        code, _, err = run(*shlex.split(command))
+        assert code == 0, err
+    assert sound(run)
+
+
 def test_no_index_is_replaced_by_a_damaged_log(run, placed):
     """What the log has lost would be lost from the index, too."""
     base = placed(LAYOUTS["store"], "a slot")

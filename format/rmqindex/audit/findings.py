@@ -8,17 +8,21 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from rmqindex.audit.queue_rules import BEYOND_LOG, QUEUES, TOPICS
-from rmqindex.audit.rules import AUDIT_RULES, FINDING_SCHEMA
+from rmqindex.audit.rules import AUDIT_RULES, FINDING_SCHEMA, RESTORE_LOG, WHOLE_LOG
 from rmqindex.storage.location import path_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-__all__ = ["Findings", "place_of"]
+__all__ = ["Findings", "place_of", "with_agreeing_remedies"]
 
 _RULES = {rule.name: rule for rule in AUDIT_RULES}
 _REBUILD = "`rmqindex rebuild-queues STORE --replace"
 _COMMAND = re.compile(f"{_REBUILD}(?P<options>[^`]*)`")
+_REPLACE = "`rmqindex rebuild STORE --replace"
+# A rebuild that is refused, or not enough, where another finding needs one that replaces.
+_CONTINUE = re.compile("`rmqindex rebuild STORE(?: --resume)?`")
+_CONDITION = re.compile(f"(?P<first>[Ii]){WHOLE_LOG[1:]}(?P<then>.)")
 _OPTION = re.compile(r" --[a-z-]+(?: [^- ]\S*)?")
 
 
@@ -118,3 +122,41 @@ def _with_one_rebuild(remedies: Sequence[str], values: Mapping[str, str]) -> lis
         text = text.replace("stop the broker", f"{first}stop the broker")
         united.append(_COMMAND.sub(rebuild, text))
     return united
+
+
+def with_agreeing_remedies(findings: pa.Table, *, has_log: bool) -> pa.Table:
+    """Return the findings of all parts of an audit with remedies that none of them has refused.
+
+    Args:
+        findings: What was found, with the columns of ``FINDING_SCHEMA``.
+        has_log: Whether a CommitLog was compared, and so is whole if no finding says otherwise.
+    """
+    remedies = findings["remedy"].to_pylist()
+    severities = findings["severity"].to_pylist()
+    errors = {each for each, of in zip(remedies, severities, strict=True) if of == "error"}
+    # What has to be replaced cannot be continued, and one rebuild does for all.
+    replaces = any(f"{_REPLACE}{after}" in each for each in errors for after in ("`", " --max"))
+    needs_log = RESTORE_LOG in errors
+
+    def agreed(remedy: str) -> str:
+        if replaces:
+            remedy = _CONTINUE.sub(f"{_REPLACE}`", remedy)
+        if needs_log:
+            remedy = remedy.replace("; else restore it first", "")
+        elif has_log and remedy.startswith(WHOLE_LOG):
+            remedy, _, without_log = remedy.partition("; without ")
+            remedy += "." if without_log else ""
+        return remedy if not needs_log and not has_log else _CONDITION.sub(settled, remedy)
+
+    def settled(condition: re.Match[str]) -> str:
+        """Return what stands in place of the condition that the log is whole, which is known."""
+        is_start = condition["first"].isupper()
+        if needs_log:
+            first = "Restore" if is_start else "restore"
+            return f"{first} the CommitLog first; then {condition['then']}"
+        return condition["then"].upper() if is_start else condition["then"]
+
+    column = pa.array(map(agreed, remedies), pa.string())
+    return findings.set_column(
+        FINDING_SCHEMA.get_field_index("remedy"), FINDING_SCHEMA.field("remedy"), column
+    )

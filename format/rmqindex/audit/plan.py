@@ -13,7 +13,7 @@ from rmqindex.arguments import int_of, int_or_none
 from rmqindex.audit.audited import open_audited, open_planned
 from rmqindex.audit.extent import LogRange, audit_missing, broker_of, log_start
 from rmqindex.audit.file import audit_file
-from rmqindex.audit.findings import Findings, place_of
+from rmqindex.audit.findings import Findings, place_of, with_agreeing_remedies
 from rmqindex.audit.log import audit_coverage, audit_entries
 from rmqindex.audit.rules import FINDING_SCHEMA
 from rmqindex.audit.store import (
@@ -142,7 +142,8 @@ def whole_audit(
     columns = (findings[name].to_pylist() for name in ("file", "rule", "byte", "expected"))
     places = [place_of(*row) for row in zip(*columns, strict=True)]
     first = {place: row for row, place in reversed(list(enumerate(places)))}
-    return findings.take(pa.array(sorted(first.values()), pa.int64()))
+    findings = findings.take(pa.array(sorted(first.values()), pa.int64()))
+    return with_agreeing_remedies(findings, has_log=log is not None)
 
 
 def _millis(since: int | datetime | timedelta | None) -> int | None:

@@ -252,8 +252,9 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
         "A file's name is a day or more later than the newest message and than the name before it "
         "lets expect, as when a clock was ahead: the broker's next file sorts before it, and no "
         "write finds a name behind it.",
-        "Nothing if the broker indexed old messages that late, as after a crash; else stop the "
-        "broker and run `rmqindex rebuild STORE --replace`, which names files by their messages.",
+        "Nothing if the broker indexed old messages that late, as after a crash; else, "
+        f"{WHOLE_LOG[0].lower()}{WHOLE_LOG[1:]}stop the broker and run "
+        "`rmqindex rebuild STORE --replace`, which names files by their messages.",
     ),
     AuditRule("not_full", "info", "A file that is not the last one is not full.", _NOTHING),
     AuditRule(
@@ -267,8 +268,9 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
         "error",
         "The broker was killed. When it starts, it deletes this file, which ends after the "
         "checkpoint's time, and indexes again only what follows its recovery point.",
-        "Do not start the broker yet: `rmqindex rebuild STORE --resume` indexes what is missing "
-        "and raises the checkpoint, so that the broker keeps the file.",
+        f"Do not start the broker yet: {WHOLE_LOG[0].lower()}{WHOLE_LOG[1:]}"
+        "`rmqindex rebuild STORE --resume` indexes what is missing and raises the checkpoint, so "
+        "that the broker keeps the file.",
     ),
     AuditRule(
         "restart_rebuilds",
@@ -293,16 +295,16 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
         "checkpoint_size",
         "warning",
         "The checkpoint is shorter than its fields.",
-        "`rmqindex rebuild STORE --resume`, with the broker stopped, writes it anew, and so does "
-        "`rmqindex.cover_index(STORE)` in Python.",
+        f"{WHOLE_LOG}`rmqindex rebuild STORE --resume`, with the broker stopped, writes it anew, "
+        "and so does `rmqindex.cover_index(STORE)` in Python.",
     ),
     AuditRule(
         "checkpoint_behind",
         "warning",
         "A file that is not the last one ends after the checkpoint's index_msg_timestamp: if the "
         "broker is killed after its next start, it deletes the file.",
-        "With the broker stopped, run `rmqindex rebuild STORE --resume`, which raises it, or call "
-        "`rmqindex.cover_index(STORE)` in Python.",
+        f"{WHOLE_LOG}run `rmqindex rebuild STORE --resume` with the broker stopped, which raises "
+        "it, or call `rmqindex.cover_index(STORE)` in Python.",
     ),
     AuditRule(
         "checkpoint_ahead",

@@ -199,25 +199,31 @@ def _audit_restart(
     """
     end = checkpoint.index_msg_timestamp
     deleted = [member for member in members if member.header.end_timestamp > end]
-    skipped = None
+    bounds = None
     if log is not None:
         remaining = [member for member in members if member not in deleted]
         # It skips what lies before the end of the last file that it keeps.
         barrier = remaining[-1].header.end_phy_offset if remaining else 0
-        skipped = log.min_offset, max(_recovered_from(checkpoint, root, log), barrier)
+        begin = max(_recovered_from(checkpoint, root, log), barrier, log.min_offset)
+        bounds = log.min_offset, min(begin, log.max_offset), log.max_offset
     lost = 0
     for member in deleted:
         count = member.header.entry_count
         if not count:
             continue
-        reindexed = 0 if skipped is None else count - _count_entries(member, skipped)
-        lost += count - reindexed
+        expired, skipped, again, beyond = _fates(member, bounds)
+        lost += skipped + beyond
+        got = f"{end}: deletes {count} entries, indexes {again} again"
+        if expired:
+            got += f"; {expired} are of expired messages"
+        if beyond:
+            got += f"; {beyond} lead behind the end of the CommitLog"
         findings.add(
             member.path,
-            "restart_loses" if reindexed < count else "restart_rebuilds",
+            "restart_loses" if skipped or beyond else "restart_rebuilds",
             None,
             f"index_msg_timestamp from {member.header.end_timestamp} on",
-            f"{end}: deletes {count} entries, indexes {reindexed} again",
+            got,
         )
     if not lost:
         findings.add(str(root / ABORT_NAME), "abort_present", None, "no such file", "one")
@@ -245,21 +251,29 @@ def _recovered_from(checkpoint: StoreCheckpoint, root: Path, log: CommitLog) -> 
     return max(before_5_5, since_5_5)
 
 
-def _count_entries(member: Member, skipped: tuple[int, int]) -> int:
-    """Return how many entries of a file lead to messages in a range of the log."""
-    first, stop = skipped
-    if member.first >= stop and member.count == member.header.entry_count:
-        return 0  # their offsets ascend, or other rules say so
-    if member.layout is None:
-        return member.header.entry_count
-    total = 0
+def _fates(member: Member, bounds: tuple[int, int, int] | None) -> tuple[int, int, int, int]:
+    """Return how many entries of a file a start leaves out as expired, skips, and makes again.
+
+    The last number is of those that lead behind the log's end. ``bounds`` are the log's start,
+    from where the broker indexes again, and the log's end; None if nobody can tell.
+    """
+    count = member.header.entry_count
+    skipped = 0, count, 0, 0
+    if bounds is None or member.layout is None:
+        return skipped
+    _, resumed, end = bounds
+    is_whole = member.count == count
+    if is_whole and member.first >= resumed and member.header.end_phy_offset < end:
+        return 0, 0, count, 0  # their offsets ascend, or other rules say so
+    fates = np.zeros(len(bounds) + 1, np.int64)
     try:
         for entries in _blocks(member, member.layout):
             offsets = entries["phy_offset"].astype(np.int64)
-            total += int(np.count_nonzero((offsets >= first) & (offsets < stop)))
+            fates += np.bincount(np.digitize(offsets, bounds), minlength=len(fates))
     except RmqIndexError:
-        return member.header.entry_count  # the file's own unit reports why
-    return total
+        return skipped  # the file's own unit reports why
+    expired, before, again, beyond = fates.tolist()
+    return expired, before + count - int(fates.sum()), again, beyond
 
 
 def _has_entry_at(member: Member, time: int) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import struct
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -139,7 +141,84 @@ def test_the_last_file_is_deleted_too(crashed):
 def test_a_log_elsewhere_does_not_tell_what_the_broker_indexes(crashed):
     """It reads its own."""
     with_log = rows(crashed)
-    assert [row for row in rows(crashed, None) if row["rule"] == "restart_loses"] == with_log
+    without = [row for row in rows(crashed, None) if row["rule"] == "restart_loses"]
+    remedies = {row.pop("remedy") for row in with_log}
+    conditional = {row.pop("remedy") for row in without}
+    assert without == with_log
+    assert {each.replace("if the CommitLog is whole, ", "") for each in conditional} == remedies
+
+
+def counts(row):
+    """Return the numbers of what a restart does to the entries of a file, by their words."""
+    words = row["got"].replace(";", "").split()
+    names = {"entries,": "deleted", "again": "again", "are": "expired", "lead": "beyond"}
+    return {
+        names[after]: int(word)
+        for word, after in pairwise(words)
+        if word.isdigit() and after in names
+    }
+
+
+def entry_offsets(path):
+    """Return the offset of each entry of an IndexFile."""
+    with IndexFile(path) as file:
+        return [o for b in file.scan(columns=["phy_offset"]) for o in b[0].to_pylist()]
+
+
+def test_entries_behind_the_end_of_the_log_do_not_come_back(crashed):
+    """Their messages are in no file of it, so that nothing can index them again."""
+    known = headers(crashed)
+    set_times(crashed, index=known[2].end_timestamp)
+    max((crashed / "commitlog").iterdir()).unlink()
+    with CommitLog(crashed) as log:
+        end = log.max_offset
+    found = [row for row in rows(crashed, worst=("error", "info")) if "restart" in row["rule"]]
+    assert [row["file"] for row in found] == [
+        str(p) for p in sorted((crashed / "index").iterdir())[3:]
+    ]
+    for row in found:
+        offsets = entry_offsets(row["file"])
+        beyond = sum(offset >= end for offset in offsets)
+        told = counts(row)
+        assert told["deleted"] == len(offsets)
+        assert told.get("beyond", 0) == beyond
+        assert told["again"] <= len(offsets) - beyond
+        assert row["rule"] == (
+            "restart_loses" if told["again"] < len(offsets) else "restart_rebuilds"
+        )
+    assert found[-1]["rule"] == "restart_loses"
+    assert found[-1]["remedy"].startswith(
+        "Do not start the broker yet: restore the CommitLog first; then `rmqindex rebuild STORE"
+    )
+
+
+def test_entries_of_expired_messages_are_not_indexed_again(crashed):
+    """Nor are they lost."""
+    min((crashed / "commitlog").iterdir()).unlink()
+    with CommitLog(crashed) as log:
+        start = log.min_offset
+    expired = 0
+    for row in rows(crashed, worst=("error", "info")):
+        if "restart" in row["rule"]:
+            early = sum(offset < start for offset in entry_offsets(row["file"]))
+            told = counts(row)
+            assert told.get("expired", 0) == early
+            assert told["again"] <= told["deleted"] - early
+            expired += early
+    assert expired
+
+
+def test_the_remedies_of_one_table_agree(crashed):
+    """An index that has to be replaced is not continued: the two refuse each other."""
+    min((crashed / "index").iterdir()).unlink()
+    found = rows(crashed)
+    assert {"restart_loses", "index_begins_late"} <= {row["rule"] for row in found}
+    commands = {
+        command
+        for row in found
+        for command in re.findall(r"`rmqindex rebuild [^`]*`", row["remedy"])
+    }
+    assert commands == {"`rmqindex rebuild STORE --replace`"}
 
 
 def test_the_remedy_keeps_every_file(crashed):

@@ -20,7 +20,7 @@ from rmqindex.answers.terminal import progress_bar
 from rmqindex.answers.text import complain_of_lacking, counted
 from rmqindex.answers.writes import written_answer
 from rmqindex.audit.plan import whole_audit
-from rmqindex.audit.rules import RESTORE_LOG, SEVERITIES, WHOLE_LOG
+from rmqindex.audit.rules import SEVERITIES
 from rmqindex.cli.invocation import command
 from rmqindex.cli.options import (
     COUNT,
@@ -61,7 +61,6 @@ _TYPED = re.compile(
     r"`rmqindex (?P<name>[a-z-]+) (?P<what>STORE|FILE)(?P<options>[^`]*)`|cover_index\(STORE\)"
 )
 _REBUILDS = "`rmqindex rebuild STORE"
-_REPLACES = f"{_REBUILDS} --replace"
 # The commands that look for the CommitLog beside the index unless they are told.
 _WITH_LOG = ("verify", "expire", "relayout")
 
@@ -179,9 +178,6 @@ class _Remedies:
         errors: Sequence[str],
         layout: Layout | None,
     ) -> None:
-        self._needs_log = any(remedy == RESTORE_LOG for remedy in errors)
-        # What has to be replaced cannot be continued, and one rebuild does for all.
-        self._replaces = not self._needs_log and any(_REPLACES in remedy for remedy in errors)
         self._store = Store.open(path, needs_index=False)
         rebuilds = [remedy for remedy in errors if _REBUILDS in remedy]
         self._is_unknown = layout is None and (
@@ -189,7 +185,6 @@ class _Remedies:
             or (bool(rebuilds) and not _shows_geometry(self._store.index))
         )
         self._layout = Layout() if self._is_unknown else layout
-        self._is_whole = log is not None and not self._needs_log
         self._path = path
         commands = Commands.of(self._store, log)
         named = given if given != "auto" else None
@@ -205,8 +200,6 @@ class _Remedies:
             if match["name"] is None:
                 return f"cover_index({self._shown(self._store.root)!r})"
             options = shlex.split(match["options"])
-            if self._replaces and match["name"] == "rebuild" and options in ([], ["--resume"]):
-                options = ["--replace"]
             layout = self._layout
             if layout is not None and match["name"] == "rebuild" and _LAYOUT_OPTION not in options:
                 options += [_LAYOUT_OPTION, str(layout.hash_slot_num)]
@@ -218,13 +211,6 @@ class _Remedies:
                 return f"`{command_line(match['name'], file, options=options)}`"
             return f"`{self._of_store(match['name'], options)}`"
 
-        if self._is_whole and remedy.startswith(WHOLE_LOG):
-            remedy = remedy[len(WHOLE_LOG) :]
-            remedy, _, without_log = remedy.partition("; without ")
-            remedy = remedy[0].upper() + remedy[1:] + ("." if without_log else "")
-        elif self._needs_log and remedy.startswith(WHOLE_LOG):
-            then = remedy[len(WHOLE_LOG) :].replace("; else restore it first", "")
-            remedy = f"Restore the CommitLog first; then {then}"
         if self._is_unknown and "broker.conf" not in remedy:
             numbers = "with the numbers of broker.conf if it has others"
             remedy = remedy.replace(f"run {_REBUILDS}", f"run, {numbers}, {_REBUILDS}")
