@@ -124,6 +124,7 @@ class World:
             now = self.truth_of(self.visited)
             assign(self._copied, now)
             self._copied.log_end = now.log_end
+            self._copied.has_remains = now.has_remains
 
     def _digest(self, planted: Damage) -> str:
         path = self.broker.root / planted.file

@@ -70,10 +70,11 @@ class Judge:
         damages: What was changed since, and not mended.
         answers: How many answers were judged, by user and status.
         power_was_cut: Whether the store has lived through a power cut.
-        is_stale: Whether the log may have bytes behind its end, left from before a truncation.
         is_copy: Whether the files of the store may arrive in any order.
         is_mixed: Whether a user has written into such a copy.
         stepped_back: Whether the broker's clock was ever set back.
+        is_beside_writers: Whether others wrote while it was asked: an index that one of them made
+            and another replaced is in no truth.
     """
 
     root: str
@@ -81,10 +82,10 @@ class Judge:
     damages: Sequence[Damage] = ()
     answers: Counter[tuple[str, str]] = field(default_factory=Counter)
     power_was_cut: bool = False
-    is_stale: bool = False
     is_copy: bool = False
     is_mixed: bool = False
     stepped_back: bool = False
+    is_beside_writers: bool = False
 
     def __post_init__(self) -> None:
         """Tell what was damaged."""
@@ -93,7 +94,7 @@ class Judge:
         #: Whether a power cut left some pages of files as they were before, which no list knows.
         self.is_torn = self.power_was_cut or "torn" in self.states
         #: What a broker is about to write must be read as before or after it, and not be refused.
-        usual = _USUAL | ({"torn"} if self.truth.running and not self.is_stale else set())
+        usual = _USUAL | ({"torn"} if self.truth.running and not self.truth.has_remains else set())
         self.is_usual = not self.harm and not self.power_was_cut and self.states <= usual
         self.has_broken_bodies = any(one.is_corrupt for one in self.truth.messages)
         self.index_is_hurt = any(damage.file.startswith("index") for damage in self.harm)
@@ -177,7 +178,7 @@ class Judge:
 
     def _may_refuse(self, outcome: Outcome) -> bool:
         is_refused = is_reversed(outcome.asked) or outcome.asked.get("input") == "closed"
-        if is_refused or not self.is_usual or self.has_broken_bodies or self.is_stale:
+        if is_refused or not self.is_usual or self.has_broken_bodies or self.truth.has_remains:
             return True
         # A dump shows bytes, also those of a record that is half written; and while a broker runs,
         # the files of a plan may be others than those of the plan before.
@@ -234,6 +235,8 @@ class Judge:
         ]
         untrue = [row for row in rows if row[4] == "verified" and not self._has(row, text)]
         said = [f"foreign: not of the key {_some(untrue)}"] if untrue else []
+        if self.is_beside_writers:
+            may += [row for row in rows if row[4] == "verified" and self._has(row, text)]
         return said + self._compare(outcome, rows, sure, may, limit=question.get("max_num"))
 
     def _time_of(self, offset: int, time: int) -> int:
@@ -272,12 +275,24 @@ class Judge:
             is_sure = False  # no message confirms that it is another key's
             rows.append((*place, entry.store_time, "unverified"))
         alike = sum(java_hash(o) == entry.key_hash for one in messages for o in _texts(one))
-        if alike > 1 and "disordered" in self.states:
-            is_sure = False  # which entry is which key's is told by the order of the files
+        # Which entry is which key's is told by the order of the files, and by all being there: of
+        # those that stood in two files, a broker that was killed deletes the newer one's.
+        if alike > 1 and ("disordered" in self.states or self._is_partial(entry, messages[0])):
+            is_sure = False
             rows += [
                 (*place, time, "unverified") for time in {entry.store_time, messages[0].store_time}
             ]
         return rows, is_sure
+
+    def _is_partial(self, entry: Entry, message: Message) -> bool:
+        """Tell whether a message's texts of one hash do not stand equally often in the index."""
+        held = Counter(
+            one.text
+            for one in self.truth.entries
+            if (one.key_hash, one.offset) == (entry.key_hash, entry.offset)
+        )
+        times = Counter(_texts(message))
+        return len({held[text] / times[text] for text in held if text in times}) > 1
 
     def _compare(
         self,
@@ -320,7 +335,15 @@ class Judge:
             return []  # also what is being written
         sure = self._chosen(question, self.truth.surely("entries"))
         may = Counter(self._chosen(question, self.truth.possibly("entries"))) - Counter(sure)
+        if self.is_beside_writers:
+            may += Counter(row for row in outcome.rows if self._is_of_log(row))
         return self._compare(outcome, outcome.rows, sure, may.elements())
+
+    def _is_of_log(self, row: tuple[Any, ...]) -> bool:
+        """Tell whether an entry is one that a broker makes of a message in the log."""
+        return any(
+            java_hash(text) == row[2] for one in self.at.get(row[3], []) for text in _texts(one)
+        )
 
     def _hidden_by_header(self, outcome: Outcome) -> list[Any]:
         """Return entries that a damaged header or a cut hides, and of which nothing is said."""
@@ -492,7 +515,7 @@ class Judge:
         errors = [row for row in worst if row["severity"] == "error"]
         said = []
         odd = self.states - {"index_expired", "queues_expired"}
-        odd |= {"power"} if self.power_was_cut or self.is_stale else set()
+        odd |= {"power"} if self.power_was_cut or self.truth.has_remains else set()
         if not self.harm and not odd and worst:
             said.append(f"false finding: {_some(map(_finding, worst))}")
         elif not self.harm and self.truth.running and odd <= _WRITING and errors:
@@ -500,7 +523,7 @@ class Judge:
         if outcome.asked.get("since") or outcome.asked.get("log", "auto") is None:
             return said
         # What is left behind a cut looks as if it were in the log.
-        is_hidden = self.power_was_cut or (self.is_stale and "torn" in self.states)
+        is_hidden = self.power_was_cut or (self.truth.has_remains and "torn" in self.states)
         # Without any entry there is nothing that a damage could hide.
         is_hidden |= any(one.kind != "lost" or not self.index_is_hurt for one in self.harm)
         is_hidden |= bool(self.harm) and "no_index" not in self.states
@@ -641,6 +664,7 @@ def blurred(before: Truth, after: Truth) -> Truth:
     """Return what may be answered while a store goes from one truth to another."""
     truth = copy.copy(after)
     truth.maybe = {*before.maybe, *after.maybe}
+    truth.has_remains = before.has_remains or after.has_remains
     for kind in ("messages", "entries", "units"):
         old, new = getattr(before, kind), getattr(after, kind)
         both = dict.fromkeys([*old, *new])

@@ -274,7 +274,7 @@ class Session:
             return []  # files that were exchanged meanwhile are refused by name
         found = []
         for truth in truths:
-            found = self.judge(truth).judge(outcome)
+            found = self.judge(truth, is_beside_writers=not is_alone).judge(outcome)
             if not found:
                 break
         return found
@@ -365,7 +365,7 @@ class Session:
         self.world.broker.config.slots, self.world.broker.config.places = slots, places
         self.world.truth.hash_slot_num, self.world.truth.index_num = slots, places
 
-    def judge(self, truth: Truth | None = None) -> Judge:
+    def judge(self, truth: Truth | None = None, *, is_beside_writers: bool = False) -> Judge:
         """Return who judges answers about the store as it is now."""
         place = self.place.root
         answers = self.report.answers
@@ -376,11 +376,11 @@ class Session:
             self.world.damages,
             answers,
             power_was_cut="power" in taken,
-            is_stale=bool(taken & {"power", "cut", "elect", "kill", "restore"}),
             is_copy=bool(self.world.visited),
             is_mixed=bool(self.world.visited)
             and any(step["name"] == "type" for step in self.report.script.steps),
             stepped_back=any(step.get("by", 0) < 0 for step in self.world.taken),
+            is_beside_writers=is_beside_writers,
         )
 
     def judged(self, outcome: Outcome) -> None:

@@ -17,7 +17,7 @@ from . import records, sending
 from .disk import Disk
 from .index import IndexFile, key_hash
 from .queues import Queue
-from .reading import LOG_FOLDERS, assign, queues_of, read_truth
+from .reading import LOG_FOLDERS, as_it_stands, assign, has_remains, queues_of, read_truth
 from .truth import Entry, Message, Truth, Unit
 
 if TYPE_CHECKING:
@@ -170,8 +170,7 @@ class ModelBroker:
         self.alive[offset] = message
         self.truth.messages.append(message)
         self.truth.maybe.discard(message)
-        self.end += head + size
-        self.truth.log_end = self.end
+        self._end_at(self.end + head + size)
         self.waiting.append(message)
         self.truth.waiting = len(self.waiting)
         for queue, count in draft.taken.items():
@@ -201,8 +200,7 @@ class ModelBroker:
         if self.log_files and self.log_files[-1] <= self.end and size + 8 > room:
             mark = struct.pack(">ii", -1, room) if self._head(self.end) else records.blank(room)
             yield from self._write_log(self.end, mark)
-            self.end += room
-            self.truth.log_end = self.end
+            self._end_at(self.end + room)
         start = self.end - self.end % self.config.log_file_size
         if start not in self.log_files:
             self.disk.create(self._log_name(start), self.config.log_file_size)
@@ -287,13 +285,18 @@ class ModelBroker:
         self._read_offsets()
         self.refresh()
 
+    def _end_at(self, end: int) -> None:
+        """Let the log end there, whatever bytes a truncation left behind it."""
+        self.end = self.truth.log_end = end
+        self.truth.has_remains = has_remains(self.disk, self._size, end)
+
     def _end_log(self, end: int) -> Iterator[None]:
         """Forget what is behind; the bytes in the file of the end stay."""
         kinds = (self.truth.messages, self.truth.units)
         self.truth.maybe |= {one for kind in kinds for one in kind if one.offset >= end}
         for start in [one for one in self.log_files if one > end]:
             yield from self._delete_log_file(start)
-        self.end = end
+        self._end_at(end)
         self.alive = {offset: one for offset, one in self.alive.items() if offset < end}
         self.entries = [one for one in self.entries if one < end]
         for queue in self.queues.values():
@@ -656,15 +659,7 @@ class ModelBroker:
         torn = records.check(data, 0)
         if torn.record is None:
             return
-        read = records.properties_of(torn.record.properties)
-        now = replace(
-            message,
-            topic=torn.record.topic,
-            keys=records.keys_of(read),
-            tags=read.get("TAGS"),
-            properties=tuple(read.items()),
-        )
-        self._learn(data[: torn.size], now)
+        self._learn(data[: torn.size], as_it_stands(message, torn.record))
 
     def _leave(self) -> None:
         self.truth.running = False
@@ -676,7 +671,7 @@ class ModelBroker:
         ends = {key: queue.end for key, queue in held.items()}
         now = read_truth(self.disk, self.config, self.known, self.texts, self.alive, ends)
         assign(self.truth, now)
-        self.truth.log_end = self.end
+        self._end_at(self.end)
 
     # DLedger
 
@@ -699,15 +694,14 @@ class ModelBroker:
             yield from self._roll_log(DLEDGER_HEAD)
             yield from self._write_log(self.end, self._entry_head(NOOP, 0))
             yield from self._index_entry(self.end, DLEDGER_HEAD)
-            self.end += DLEDGER_HEAD
-            self.truth.log_end = self.end
+            self._end_at(self.end + DLEDGER_HEAD)
 
     def _become_dledger(self) -> Iterator[None]:
         """Go on with DLedger behind a plain log, whose last file ends with a blank record."""
         if self.log_files:
             room = self._size - self.end % self._size
             yield from self._write_log(self.end, records.blank(room))
-            self.end += room
+            self._end_at(self.end + room)
         self.dledger_from = self.end
 
     def _entry_head(self, magic: int, body_size: int) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from .disk import Disk
@@ -31,6 +31,8 @@ class Copy:
     path: Path
     alive: dict[int, Message]
     end: int
+    #: Slots and places of its IndexFiles, which a relayout of the store does not change.
+    geometry: tuple[int, int]
     #: The files that have not arrived yet.
     missing: list[str] = field(default_factory=list)
     #: Whether it has links to the IndexFiles, and nothing else.
@@ -63,7 +65,8 @@ class Copies:
         )
         ranks = {each: order[place % len(order)] for place, each in enumerate(names)}
         names.sort(key=lambda each: (ranks[each], each))
-        copy = self.by_name[name] = Copy(path, dict(broker.alive), broker.end, names)
+        geometry = (broker.config.slots, broker.config.places)
+        copy = self.by_name[name] = Copy(path, dict(broker.alive), broker.end, geometry, names)
         return copy
 
     def arrive(self, broker: ModelBroker, name: str, files: int) -> None:
@@ -88,7 +91,8 @@ class Copies:
         (path / "index").mkdir(parents=True)
         for file in sorted((broker.root / "index").glob("*")):
             (path / "index" / file.name).symlink_to(file)
-        self.by_name[name] = Copy(path, {}, 0, linked=True)
+        geometry = (broker.config.slots, broker.config.places)
+        self.by_name[name] = Copy(path, {}, 0, geometry, linked=True)
 
     def restore(self, broker: ModelBroker, parts: dict[str, str]) -> bool:
         """Put the store together from copies; tell whether they are there.
@@ -106,6 +110,8 @@ class Copies:
                 _take(copy.path / name, broker.root / name)
         if "log" in chosen:
             broker.alive, broker.end = dict(chosen["log"].alive), chosen["log"].end
+        if "index" in chosen:
+            broker.config.slots, broker.config.places = chosen["index"].geometry
         broker.refresh()
         return True
 
@@ -113,7 +119,10 @@ class Copies:
         """Return what a copy holds."""
         copy = self.by_name[name]
         disk = Disk(copy.path)
-        return read_truth(disk, broker.config, broker.known, broker.texts, copy.alive, {})
+        config = broker.config
+        if not copy.linked:
+            config = replace(config, slots=copy.geometry[0], places=copy.geometry[1])
+        return read_truth(disk, config, broker.known, broker.texts, copy.alive, {})
 
 
 def _take(source: Path, target: Path) -> None:

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 from .index import entries_of
 from .queues import Queue
-from .records import check
+from .records import check, keys_of, properties_of
 from .truth import Truth, Unit
 
 if TYPE_CHECKING:
     from .broker import Config
     from .disk import Disk
+    from .records import Record
     from .truth import Message
 
 #: The bytes and the message of every record that was ever written, by its offset.
@@ -87,12 +88,13 @@ def _read_log(
         for data, message in known[offset]:
             now = bytes_[: len(data)]
             if now != data:
-                is_sound = check(now, 0, with_crc=False).size == len(data)
+                checked = check(now, 0, with_crc=False)
+                is_sound = checked.record and checked.size == len(data)
                 is_altered = is_sound and now[28:36] == data[28:36]
                 if is_altered and alive.get(offset) == message:
                     truth.altered.append(message)
                 elif is_altered and not is_known:
-                    truth.maybe.add(message)  # left by a broker that was killed
+                    truth.maybe.add(as_it_stands(message, checked.record))  # left behind the end
             elif alive.get(offset) == message:
                 truth.messages.append(message)
             else:
@@ -100,6 +102,34 @@ def _read_log(
     last = truth.messages[-1] if truth.messages else None
     truth.log_start = min(files, default=0)
     truth.log_end = last.offset + last.size if last else truth.log_start
+    truth.has_remains = has_remains(disk, config.log_file_size, truth.log_end)
+
+
+def as_it_stands(message: Message, record: Record) -> Message:
+    """Return a message with what its bytes say now, half written or damaged."""
+    read = properties_of(record.properties)
+    return dataclasses.replace(
+        message,
+        store_time=record.store_time,
+        topic=record.topic,
+        queue_id=record.queue_id,
+        queue_offset=record.queue_offset,
+        keys=keys_of(read),
+        tags=read.get("TAGS"),
+        born_time=record.born_time,
+        sys_flag=record.sys_flag,
+        properties=tuple(read.items()),
+    )
+
+
+def has_remains(disk: Disk, file_size: int, end: int) -> bool:
+    """Tell whether a log has bytes behind its end: half a record, or records from before a cut."""
+    return any(
+        any(disk.read(f"{folder}/{name}")[max(end - int(name), 0) :])
+        for folder in LOG_FOLDERS
+        for name in disk.names(folder)
+        if name.isdecimal() and int(name) + file_size > end
+    )
 
 
 def queues_of(disk: Disk, config: Config) -> list[Queue]:
@@ -151,6 +181,6 @@ def assign(truth: Truth, other: Truth) -> None:
     """Give a truth what another has; what it had and is gone was there once."""
     before = {*truth.messages, *truth.entries, *truth.units, *truth.once}
     for field in dataclasses.fields(other):
-        if field.name not in {"once", "running", "waiting", "log_end"}:
+        if field.name not in {"once", "running", "waiting", "log_end", "has_remains"}:
             setattr(truth, field.name, getattr(other, field.name))
     truth.once |= before - {*other.messages, *other.entries, *other.units}

@@ -104,6 +104,8 @@ class Truth:
     #: Where the log's first file starts, and where its last record ends.
     log_start: int = 0
     log_end: int = 0
+    #: Whether bytes that are not 0 are behind it, as a truncation leaves them.
+    has_remains: bool = False
     #: The sizes of a log's file and of a queue's, bytes; slots and places of an IndexFile.
     log_file_size: int = 4096
     queue_file_size: int = 20 * 25
