@@ -506,7 +506,7 @@ class Judge:
         return broker_answer(self.root, *geometry, text, most, *_bounds(question, "begin", "end"))
 
     def _findings(self, outcome: Outcome) -> list[str]:
-        worst = [row for row in outcome.rows if row["severity"] != "info"]
+        told = worst = [row for row in outcome.rows if row["severity"] != "info"]
         if self.stepped_back:  # the newest file may have the oldest name, without an entry yet
             worst = [row for row in worst if row["rule"] != "file_order"]
         worst = [row for row in worst if not self._is_of_light_numbers(row)]
@@ -537,9 +537,9 @@ class Judge:
         seen = [damage for damage in self.harm if self._is_audited(damage)]
         if outcome.user == "audit":  # Spark's own looks at no queue
             seen = [damage for damage in seen if "queue" not in damage.file.partition("/")[0]]
-        if seen and not worst:
-            told = [f"{damage.kind} {damage.file}:{damage.start}-{damage.stop}" for damage in seen]
-            said.append(f"missed: {_some(told)}")
+        if seen and not told:
+            parts = [f"{damage.kind} {damage.file}:{damage.start}-{damage.stop}" for damage in seen]
+            said.append(f"missed: {_some(parts)}")
         return said
 
     def _is_of_light_numbers(self, row: dict[str, Any]) -> bool:
