@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
 __all__ = ["EntryRun", "Ranks", "SearchedFile", "choose_key"]
 
+#: Pairs of an entry and a key of its message that are compared to tell broken dispatches apart.
+_MOST_COMPARED = 1 << 18
+
 
 class HasRuns(Protocol):
     """An open IndexFile."""
@@ -151,7 +154,7 @@ def choose_key(
     """Return the key of one entry of a message.
 
     The n-th entry of a hash belongs to the n-th key of it. A message that was dispatched again has
-    all its entries again.
+    all its entries again, behind those that a kill left of the dispatch before.
     """
     hash_ = run.hashes[run.place]
     count = np.count_nonzero(run.hashes == hash_)
@@ -159,15 +162,40 @@ def choose_key(
     every = np.sort(run.hashes)
     fitting: set[int] = set()
     exact: set[int] = set()
+    possible: set[int] = set()
     for hashes, keys in dispatches:
         mine = keys[hashes == hash_]
+        if len(mine):
+            possible |= set(keys[_places(run, hashes)].tolist())
         if not len(mine) or count % len(mine):
             continue
         key = int(mine[before % len(mine)])
         fitting.add(key)
         if np.array_equal(np.sort(np.tile(hashes, count // len(mine))), every):
             exact.add(key)
-    for keys_left in (fitting, exact):
+    for keys_left in (possible, fitting, exact):
         if len(keys_left) == 1:
             return keys_left.pop()
     return None
+
+
+def _places(run: EntryRun, dispatch: NDArray[np.int32]) -> NDArray[np.bool_]:
+    """Mask the keys of a dispatch that an entry may be of, where the last one is whole.
+
+    Those before broke off, and the first one may lack its beginning, if its file has expired.
+    """
+    first = len(run.hashes) - len(dispatch)
+    if first < 0 or not np.array_equal(run.hashes[first:], dispatch):
+        return np.zeros(len(dispatch), np.bool_)
+    last: NDArray[np.bool_] = np.arange(first, len(run.hashes)) == run.place
+    if run.place >= first or first * len(dispatch) > _MOST_COMPARED:
+        return last
+    fits: NDArray[np.bool_] = run.hashes[:first, None] == dispatch
+    here, behind = fits[0], np.ones(len(dispatch), np.bool_)
+    for equal in fits[1 : run.place + 1]:
+        here = np.append(here.any(), here[:-1]) & equal
+    for equal in fits[: run.place : -1]:
+        then = behind & equal
+        behind = np.append(then[1:], False) | then[0]
+    may_be: NDArray[np.bool_] = here & behind
+    return may_be

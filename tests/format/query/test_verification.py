@@ -166,6 +166,31 @@ class TestSeveralKeysOfOneHash:
             expected = ["Aa", "id", "BB"]
         assert keys_of(compare(log, "members", path)) == expected
 
+    @pytest.mark.parametrize(
+        "keys",
+        [
+            ["id", "Aa"],
+            ["id", "Aa", "x", "id"],
+            ["x", "BB", "id", "Aa"],
+        ],
+    )
+    def test_a_dispatch_that_broke_off_is_told_from_the_next_one(self, tmp_path, message, keys):
+        """A kill left a part of the entries, perhaps in a file of its own; then all came again."""
+        log, offset, _ = message
+        keys = [*keys, "id", "Aa", "x", "BB"]
+        for cut in range(1, len(keys)):
+            entries = [(key, offset) for key in keys]
+            index = tmp_path / str(cut)
+            paths = write_index(index, entries[:cut], entries[cut:])
+            found = [keys_of(compare(log, "members", path)) for path in paths]
+            assert [key for part in found for key in part] == keys
+
+    def test_a_rest_of_a_dispatch_may_be_of_each_key(self, tmp_path):
+        """If its file may have expired."""
+        log, (offset,) = log_of(tmp_path, (0, [("KEYS", "Aa BB")]))
+        (path,) = write_index(tmp_path / "index", [(key, offset) for key in ["BB", "Aa", "BB"]])
+        assert keys_of(compare(log, "members", path)) == ["ambiguous", "Aa", "BB"]
+
     def test_a_damaged_file_beside_leaves_it_open(self, tmp_path, message):
         """The rest of the message may be in it."""
         log, offset, _ = message

@@ -95,8 +95,8 @@ MUTANTS = (
     Mutant(
         "an entry's rank is forgotten",
         "query/ranks.py",
-        "before = np.count_nonzero(run.hashes[: run.place] == hash_)",
-        "before = 0",
+        "np.arange(first, len(run.hashes)) == run.place",
+        "np.arange(first, len(run.hashes)) == len(run.hashes) - 1",
     ),
     Mutant(
         "entries of another key with the hash are kept",

@@ -111,6 +111,8 @@ class ModelBroker:
         self.alive: dict[int, Message] = {}
         #: What was hashed into the index, by hash and offset.
         self.texts: dict[tuple[int, int], list[str]] = {}
+        #: Of entries that it made, by file, position, hash and offset.
+        self.made: dict[tuple[str, int, int, int], str] = {}
         self.log_files: list[int] = []
         self.end = 0
         #: The message that is being stored, or was last.
@@ -418,6 +420,7 @@ class ModelBroker:
                 *(file.name, file.count, code, message.offset),
                 *(file.time_read(message.store_time), text, kind),
             )
+            self.made[file.name, file.count, code, message.offset] = text
             self.truth.maybe.add(entry)
             self.truth.entries.append(entry)
             yield from file.put(code, message.offset, message.store_time)
@@ -669,7 +672,9 @@ class ModelBroker:
         """Read the truth anew from the disk."""
         held = self.queues if self.truth.running else {}
         ends = {key: queue.end for key, queue in held.items()}
-        now = read_truth(self.disk, self.config, self.known, self.texts, self.alive, ends)
+        now = read_truth(
+            self.disk, self.config, self.known, self.texts, self.made, self.alive, ends
+        )
         assign(self.truth, now)
         self._end_at(self.end)
 

@@ -117,6 +117,7 @@ def entries_of(
     name: str,
     slots: int,
     texts: dict[tuple[int, int], list[str]],
+    made: dict[tuple[str, int, int, int], str],
     taken: dict[tuple[int, int], int],
 ):
     """Decode the entries of a file the obvious way.
@@ -126,6 +127,7 @@ def entries_of(
         name: Its name.
         slots: How many slots it has.
         texts: What was hashed, by hash and offset; several texts are taken in turn.
+        made: What the broker made entries of.
         taken: How often each hash and offset came in the files before; it is counted on.
     """
     begin_time, _, _, _, _, count = struct.unpack_from(">qqqqii", data.ljust(HEADER, b"\0"))
@@ -138,7 +140,7 @@ def entries_of(
         choices = texts.get((code, offset), [""])
         turn = taken.get((code, offset), 0)
         taken[code, offset] = turn + 1
-        text = choices[turn % len(choices)]
+        text = made.get((name, position, code, offset)) or choices[turn % len(choices)]
         time = begin_time if position == 1 else begin_time + 1000 * seconds
         kind = "tag" if "#T#" in text else "key"
         found.append(Entry(name, position, code, offset, time, text, kind))

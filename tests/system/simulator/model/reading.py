@@ -24,6 +24,8 @@ Known = dict[int, list[tuple[bytes, "Message"]]]
 LOG_FOLDERS = ("commitlog", "dledger-n0/data")
 #: What was ever hashed into the index, by hash and offset.
 Texts = dict[tuple[int, int], list[str]]
+#: What an entry was hashed from, by file, position, hash and offset.
+Made = dict[tuple[str, int, int, int], str]
 
 
 def read_truth(
@@ -31,6 +33,7 @@ def read_truth(
     config: Config,
     known: Known,
     texts: Texts,
+    made: Made,
     alive: dict[int, Message],
     ends: dict[tuple[str, int], int],
 ) -> Truth:
@@ -41,6 +44,7 @@ def read_truth(
         config: Its broker's settings.
         known: Every record that was ever written.
         texts: Everything that was ever hashed.
+        made: What the broker made entries of; of those of others the order tells.
         alive: The messages of the log by the broker's account; others are left from before.
         ends: Where queues end in a running broker's memory, bytes; units behind are left over.
     """
@@ -57,7 +61,7 @@ def read_truth(
     truth.agreed = _agreed(disk) if config.dledger else None
     taken: dict[tuple[int, int], int] = {}
     for name in disk.names("index"):
-        for entry in entries_of(disk.read(f"index/{name}"), name, config.slots, texts, taken):
+        for entry in entries_of(disk.read(f"index/{name}"), name, config.slots, texts, made, taken):
             if (entry.key_hash, entry.offset) in texts:
                 truth.entries.append(entry)
             else:
