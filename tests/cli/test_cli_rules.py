@@ -15,6 +15,7 @@ import pytest
 
 import rmqindex
 from commitlog_encoder import Log, Message, properties_text
+from recorded import STORE_KINDS
 from rmqindex import AUDIT_RULES, IndexHeader, Layout, StoreCheckpoint
 
 if TYPE_CHECKING:
@@ -250,6 +251,12 @@ def copy_index(store):
     max((store.parent / "copy").iterdir()).unlink()
 
 
+def dledger(store):
+    """Put a store of a DLedger broker in its place."""
+    shutil.rmtree(store)
+    shutil.copytree(STORE_KINDS / "dledger" / "store", store)
+
+
 def count(store):
     """Return how many units the queue has."""
     return next(place for place in range(10_000) if not unit(store, place)[1])
@@ -322,6 +329,11 @@ CASES = {
     "checkpoint_behind": Case(checkpoint()),
     "checkpoint_ahead": Case(checkpoint(index_msg_timestamp=2**60)),
     # Against the CommitLog.
+    "dledger_checkpoint": Case(
+        lambda store: (store / "dledger-n0/checkpoint").write_bytes(b""),
+        lambda store: (store / "dledger-n0/checkpoint").unlink(),
+        base=dledger,
+    ),
     "log_damaged": Case(HOLE, MEND_HOLE),
     "entry_dangling": Case(entry(50, "phy_offset", 45_000)),
     "entry_hash": Case(entry(50, "key_hash", 12345)),

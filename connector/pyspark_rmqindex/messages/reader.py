@@ -16,7 +16,7 @@ from pyspark_rmqindex.log_lines import Warnings, log_warning
 from pyspark_rmqindex.messages.columns import Messages, log_columns
 from pyspark_rmqindex.options import LocalBound, Range, planned_bound, task_range, time_texts
 from pyspark_rmqindex.schema import STORE_COLUMN, PrunedReader, arrow_schema, check_not_null
-from rmqindex import CommitLog
+from rmqindex import CommitLog, CorruptCommitLogError
 from rmqindex.commitlog import Selection, ensure_end, in_halves, marked_file, select_messages
 from rmqindex.explanation import missing_parts
 from rmqindex.storage import FileChangedError, path_text, read_steady
@@ -130,12 +130,7 @@ class MessageReader(PrunedReader):
         ends: list[RmqIndexError] = []
         for store, paths in logs_of(options.paths):
             with CommitLog(paths[0] if len(paths) == 1 else paths) as log:
-                tail = log.unagreed_tail(options.end_offset)
-                if tail is not None:
-                    log_warning(
-                        f"{store}: this read includes {tail}. To rebuild an index, leave them out "
-                        f"with the option endOffset={tail.offset}"
-                    )
+                _warn_of_unagreed(store, log, options.end_offset)
                 ensure_end(
                     log,
                     options.end_offset,
@@ -277,6 +272,20 @@ class MessageReader(PrunedReader):
             too_new = end is not None and time is not None and time - step > end
             if not too_old and not too_new:
                 yield file
+
+
+def _warn_of_unagreed(store: str, log: CommitLog, end: int | None) -> None:
+    """Say which messages another leader of a DLedger group may replace, or why nothing tells."""
+    try:
+        tail = log.unagreed_tail(end)
+    except CorruptCommitLogError as error:
+        log_warning(f"{store}: nothing tells on which messages the DLedger group agreed: {error}")
+        return
+    if tail is not None:
+        log_warning(
+            f"{store}: this read includes {tail}. To rebuild an index, leave them out with the "
+            f"option endOffset={tail.offset}"
+        )
 
 
 def _filter_texts(options: MessageOptions) -> tuple[str, ...]:

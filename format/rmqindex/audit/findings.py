@@ -9,10 +9,14 @@ import pyarrow as pa
 
 from rmqindex.audit.queue_rules import BEYOND_LOG, QUEUES, TOPICS
 from rmqindex.audit.rules import AUDIT_RULES, FINDING_SCHEMA, RESTORE_LOG, WHOLE_LOG
+from rmqindex.errors import CorruptCommitLogError
+from rmqindex.layout.dledger import COMMITTED_INDEX_KEY
 from rmqindex.storage.location import path_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from rmqindex.errors import RmqIndexError
 
 __all__ = ["Findings", "place_of", "with_agreeing_remedies"]
 
@@ -64,6 +68,13 @@ class Findings:
         if count < self._limit:
             self._places.add(place)
             self._rows.append((file, rule, byte, str(expected), str(got)))
+
+    def add_error(self, file: str, rule: str, expected: object, error: RmqIndexError) -> None:
+        """Add what kept a part of the audit from its end."""
+        if isinstance(error, CorruptCommitLogError) and error.field == COMMITTED_INDEX_KEY:
+            self.add(error.path, "dledger_checkpoint", error.byte, error.expected, error.got)
+        else:
+            self.add(file, rule, None, expected, error)
 
     def set_option(self, option: str, value: object) -> None:
         """Give an option of a remedy's rebuild of queues its value in this store."""

@@ -271,7 +271,7 @@ def _run_queue_audit(
             # A running broker deletes files of queues and log that have expired.
             if broker is BrokerState.RUNNING and not last:
                 continue
-            findings.add(Location.of(path), "queues_unreadable", None, "ConsumeQueues", error)
+            findings.add_error(Location.of(path), "queues_unreadable", "ConsumeQueues", error)
         break
     return findings.batch()
 
@@ -282,7 +282,12 @@ def run_body_audit(log: CommitLog, max_findings: int, since: int | None = None) 
     A message that a broker is writing is left out.
     """
     findings = Findings(max_findings)
-    for records in log.records(log_start(log, since), log.agreed_stop(), mode="DROPMALFORMED"):
+    try:
+        stop = log.agreed_stop()
+    except RmqIndexError as error:
+        findings.add_error(str(log.files[-1].path), "log_unreadable", "a CommitLog", error)
+        return findings.batch()
+    for records in log.records(log_start(log, since), stop, mode="DROPMALFORMED"):
         first = int(records.phy_offset[0])
         file = next(each for each in log.files if each.start <= first < each.stop)
         for place, offset in enumerate(records.phy_offset.tolist()):
@@ -439,7 +444,7 @@ def _audit_unit(
 def _add_unreadable(unit: StoreUnit | AuditUnit, error: RmqIndexError, findings: Findings) -> None:
     if unit.is_live and live_unit(unit) != unit:
         raise error  # its oldest files have expired
-    findings.add(unit.place, "log_unreadable", None, "a CommitLog", error)
+    findings.add_error(unit.place, "log_unreadable", "a CommitLog", error)
 
 
 def _listed_mark(entry: FileEntry) -> FileMark | None:

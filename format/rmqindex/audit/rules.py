@@ -329,6 +329,15 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
         RESTORE_LOG,
     ),
     AuditRule(
+        "dledger_checkpoint",
+        "error",
+        "DLedger's own checkpoint does not tell up to which entry its group had agreed, so that "
+        "nothing tells which messages another leader may still replace.",
+        "Restore the file, or start the broker, which writes it anew once its group has agreed; "
+        "where neither is possible, move it away: without it, all sound entries count as agreed "
+        "on.",
+    ),
+    AuditRule(
         "file_expired",
         "info",
         "All entries of a file lie before the CommitLog; the broker's next expiry deletes the "

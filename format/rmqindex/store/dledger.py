@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from rmqindex.errors import RmqIndexError
+from rmqindex.errors import CorruptCommitLogError, RmqIndexError
 from rmqindex.layout.dledger import (
     BLANK_HEAD,
     BLANK_MAGIC,
@@ -34,7 +34,7 @@ from rmqindex.layout.record import (
 )
 from rmqindex.layout.store import DLEDGER_PREFIX, INDEX_FOLDER
 from rmqindex.storage.opening import open_source
-from rmqindex.transaction.directories import directory_entries, entries_or_none
+from rmqindex.transaction.directories import directory_entries, entries_or_none, exists
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -57,7 +57,17 @@ _LOG_NAME = re.compile(rf"[0-9]{{{FILE_NAME_DIGITS}}}")
 _BACKUP_SUFFIX = ".bak"
 # Far more than the two lines of a checkpoint.
 _MAX_CHECKPOINT = 4096
-_COMMITTED_INDEX = re.compile(rf"^{COMMITTED_INDEX_KEY}=(-?[0-9]+)\s*$".encode(), re.MULTILINE)
+# IOUtils.properties2String ends each line; one without an end is torn, its number too.
+_LINE = rb"[^\s=]+=[^\n]*\n"
+_WHOLE_LINES = re.compile(rb"(?:%b)*" % _LINE)
+_COMMITTED_INDEX = re.compile(
+    rb"^%b=(-?[0-9]{1,18})\s*?\n" % COMMITTED_INDEX_KEY.encode(), re.MULTILINE
+)
+_SHOWN = 32
+_WAY_OUT = (
+    "restore the file, or start the broker, which writes it anew once its group has agreed; where "
+    "neither is possible, move it away: without it, all sound entries count as agreed on"
+)
 
 
 def dledger_data(
@@ -150,21 +160,55 @@ def _head(path: Location) -> bytes:
 def committed_index(data: Location) -> int | None:
     """Return the index of the last entry of which a broker noted that its group agreed on it.
 
-    Brokers note it every three seconds and when they stop.
+    Brokers note it every three seconds and when they stop. Without the file, a broker begins with
+    no agreement, and so it does with one that is damaged, which does not say that there was none.
 
     Returns:
         The index, -1 where there was no such entry; None without a note.
+
+    Raises:
+        CorruptCommitLogError: There is a file, and none tells.
+        RmqIndexError: It cannot be read.
     """
+    damage: CorruptCommitLogError | None = None
     for name in (CHECKPOINT_NAME, CHECKPOINT_NAME + _BACKUP_SUFFIX):
-        try:
-            with open_source(data.parent.child(name)) as source:
-                text = bytes(source.read(0, min(source.size, _MAX_CHECKPOINT)))
-        except RmqIndexError:
+        path = data.parent.child(name)
+        text = _text_of(path)
+        if text is None:
             continue
         found = re.search(_COMMITTED_INDEX, text)
         if found is not None:
             return int(found[1])
+        damage = damage or _damaged(path, text)
+    if damage is not None:
+        raise damage
     return None
+
+
+def _text_of(path: Location) -> bytes | None:
+    """Return the beginning of a file; None where there is none, also not after a second look.
+
+    A broker deletes the old file before it renames the new one.
+    """
+    for is_last in (False, True):
+        try:
+            with open_source(path) as source:
+                return bytes(source.read(0, min(source.size, _MAX_CHECKPOINT)))
+        except RmqIndexError:
+            if not exists(path):
+                return None
+            if is_last:
+                raise
+    return None
+
+
+def _damaged(path: Location, text: bytes) -> CorruptCommitLogError:
+    """Return what is wrong with a checkpoint, at its first byte that is no whole line."""
+    lines = re.match(_WHOLE_LINES, text)
+    byte = 0 if lines is None else lines.end()
+    got = ascii(text[byte : byte + _SHOWN])[1:] if len(text) > byte else "the end of the file"
+    expected = f"the line {COMMITTED_INDEX_KEY}=<number>"
+    return CorruptCommitLogError(path, COMMITTED_INDEX_KEY, byte, expected, got, _WAY_OUT)
 
 
 def entry_place(data: Location, index: int) -> tuple[int, int, int] | None:

@@ -21,7 +21,7 @@ from pyspark_rmqindex.source.messages import MessageSource
 from pyspark_rmqindex.source.queues import QueueSource
 from pyspark_rmqindex.stream.messages import MessageStreamReader
 from pyspark_rmqindex.write.job import write_options
-from rmqindex import CommitLog, RmqIndexError
+from rmqindex import CommitLog, CorruptCommitLogError, RmqIndexError
 from rmqindex.storage import Location
 from rows import rows_read
 
@@ -136,6 +136,20 @@ def test_a_read_beyond_what_a_dledger_group_agreed_on_is_a_warning(kept):
     assert f"endOffset={tail.offset}" in logs.output[0]
     with case.assertNoLogs("pyspark_rmqindex", "WARNING"):
         assert len(rows_without_spark(MessageSource, store, endOffset=str(tail.offset))) == 108
+
+
+def test_a_damaged_note_of_a_dledger_group_is_a_warning_of_a_read_and_stops_a_stream(kept):
+    """A read shows what is behind the agreed end, too; a stream must not go on behind it."""
+    store = kept("dledger")
+    checkpoint = store / "dledger-n0" / "checkpoint"
+    checkpoint.write_bytes(b"")
+    with TestCase().assertLogs("pyspark_rmqindex", "WARNING") as logs:
+        assert len(rows_without_spark(MessageSource, store)) == 120
+    assert f"{checkpoint}: committedIndex at byte 0" in logs.output[0]
+    checked = message_stream_options({"path": str(store), "startingPosition": "earliest"})
+    reader = MessageStreamReader(checked, message_schema(store=checked.has_store))
+    with pytest.raises(CorruptCommitLogError, match="committedIndex at byte 0"):
+        reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
 
 
 def test_a_stream_follows_what_a_dledger_group_agreed_on(kept):

@@ -18,10 +18,19 @@ from tests.system.store_kinds import copy_store, told
 import rmqindex
 from commitlog_encoder import Message
 from dledger_encoder import DLedgerLog
-from rmqindex import CommitLog, CorruptCommitLogError, RmqIndexError
+from permissions import mode_of
+from rmqindex import (
+    CommitLog,
+    CorruptCommitLogError,
+    RmqIndexError,
+    rebuild_consume_queues,
+    rebuild_index,
+    verify,
+)
 from rmqindex.answers.writes import queue_notes, rebuild_notes
 from rmqindex.commitlog import LogMark, LogSnapshot, follow, walk
 from rmqindex.commitlog.reading import UnagreedTail
+from rmqindex.export import export_messages
 from rmqindex.storage import Location, Storage, filesystem, from_json, to_json
 
 KINDS = ("dledger", "dledger_after_plain", "dledger_batches")
@@ -615,3 +624,88 @@ class TestLargeFiles:
         assert set(found) == kept
         assert found == sorted(found)
         assert len(faults) == len(lost)
+
+
+DAMAGED_NOTES = {
+    b"": (0, "the end of the file"),
+    bytes(32): (0, "'" + "\\x00" * 32 + "'"),
+    b"committedInd": (0, "'committedInd'"),
+    b"endIndex=119\n": (13, "the end of the file"),
+    b"endIndex=119\ncommittedIndex=10": (13, "'committedIndex=10'"),
+    b"committedIndex=x\nendIndex=119\n": (30, "the end of the file"),
+}
+
+
+class TestDamagedNote:
+    """DLedger's checkpoint is there, and says nothing, as after a power cut."""
+
+    @pytest.mark.parametrize("text", DAMAGED_NOTES, ids=repr)
+    def test_it_is_named_by_its_byte(self, store, text):
+        """It is not taken for none, behind which everything would count as agreed on."""
+        path = store / "dledger-n0" / "checkpoint"
+        path.write_bytes(text)
+        byte, got = DAMAGED_NOTES[text]
+        with CommitLog(store) as log:
+            for ask in (log.agreed_stop, log.unagreed_tail, lambda: log.committed_offset):
+                with pytest.raises(CorruptCommitLogError, match="move it away") as error:
+                    ask()
+                found = error.value
+                assert (found.path, found.byte, found.got) == (str(path), byte, got)
+            assert sum(batch.num_rows for batch in log.scan()) == len(stored(store))  # shows all
+
+    @pytest.mark.parametrize("text", [b"", bytes(32), b"committedIndex=1"])
+    def test_the_text_that_a_broker_put_aside_tells(self, store, text):
+        """It is the one of three seconds before."""
+        note(store / "dledger-n0" / "data", 99)
+        with CommitLog(store) as log:
+            undispatch(store)
+            expected = log.committed_offset
+        path = store / "dledger-n0" / "checkpoint"
+        path.rename(path.with_name("checkpoint.bak"))
+        path.write_bytes(text)
+        with CommitLog(store) as log:
+            assert log.committed_offset == expected
+        path.with_name("checkpoint.bak").write_bytes(b"")
+        with CommitLog(store) as log, pytest.raises(CorruptCommitLogError, match="committedIndex"):
+            log.agreed_stop()
+
+    def test_every_writer_refuses_it_and_its_way_out_works(self, store, tmp_path):
+        """Moved away, it is no note, as for the broker that starts."""
+        path = store / "dledger-n0" / "checkpoint"
+        path.write_bytes(bytes(32))
+        with CommitLog(store) as log:
+            writers = {
+                "index": lambda where: rebuild_index(log, where),
+                "queues": lambda where: rebuild_consume_queues(store, where),
+                "export": lambda where: export_messages(log, where),
+                "stream": lambda _where: follow(log, log.min_offset),
+            }
+            for name, write in writers.items():
+                with pytest.raises(CorruptCommitLogError, match="committedIndex at byte 0"):
+                    write(tmp_path / name)
+                assert not (tmp_path / name).exists()
+            path.unlink()
+            for name, write in writers.items():
+                write(tmp_path / name)
+
+    def test_an_audit_finds_it_once(self, store):
+        """By its file and byte, whatever else is audited."""
+        path = store / "dledger-n0" / "checkpoint"
+        before = verify(store, "auto", bodies=True).to_pylist()
+        path.write_bytes(b"")
+        (found,) = (
+            row for row in verify(store, "auto", bodies=True).to_pylist() if row not in before
+        )
+        assert (found["rule"], found["file"], found["byte"]) == ("dledger_checkpoint", str(path), 0)
+        path.unlink()
+        assert verify(store, "auto", bodies=True).to_pylist() == before
+
+    def test_a_note_that_nobody_may_read_is_not_none(self, store):
+        """The error of the storage says so."""
+        path = store / "dledger-n0" / "checkpoint"
+        with (
+            mode_of(path, 0),
+            CommitLog(store) as log,
+            pytest.raises(RmqIndexError, match="denied"),
+        ):
+            log.agreed_stop()
