@@ -7,6 +7,7 @@ import re
 import unicodedata
 from collections import Counter
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .bytes_of import broker_answer, java_hash
@@ -183,7 +184,7 @@ class Judge:
         # A dump shows bytes, also those of a record that is half written; and while a broker runs,
         # the files of a plan may be others than those of the plan before.
         if (
-            (outcome.kind == "dumped" and self.truth.maybe)
+            (outcome.kind == "dumped" and (self.truth.maybe or not self._is_there(outcome)))
             or (outcome.kind == "units" and not self.truth.units)
             or (outcome.user == "table(), overtaken" and self.truth.running)
         ):
@@ -196,6 +197,10 @@ class Judge:
         if not self.truth.surely("entries") and outcome.kind not in ("messages", "usage", "units"):
             return True
         return not self.truth.surely("messages")
+
+    def _is_there(self, outcome: Outcome) -> bool:
+        """Tell whether a file that is asked for was not deleted meanwhile."""
+        return (Path(self.root) / outcome.asked["file"]).is_file()
 
     # Lookups.
 

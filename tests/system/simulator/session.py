@@ -486,8 +486,9 @@ def _with_users(draw: Draw, session: Session, step: Step) -> Iterator[Step]:
 
 def _several(draw: Draw, session: Session, step: Step) -> Step:
     """Return users who take turns with the broker, or with each other while it is stopped."""
-    # Whoever restores a store, or removes a folder of it, writes it alone.
-    is_alone = session.world.truth.running or step["name"] in ("restore", "lose")
+    # Whoever restores a store, starts it, or removes a folder of it, writes it alone.
+    names = {step["name"], step.get("during", {}).get("name")}
+    is_alone = session.world.truth.running or not names.isdisjoint({"restore", "lose", "start"})
     is_writing = not is_alone and draw.chance(0.7)
     users = [_question(draw, session) for _ in range(draw.number(1, 2))]
     several: Step = {"name": "together", "seed": draw.number(0, 2**31), "step": step}
@@ -523,9 +524,9 @@ def _remedies(draw: Draw, session: Session) -> Iterator[Step]:
 def _with_geometry(line: str, session: Session) -> str:
     """Give a rebuild the numbers of broker.conf, where no file has them."""
     slots, places = session.place.layout or (16, 20)
-    if " rebuild " not in line or session.shows_geometry:
+    if " rebuild " not in line:
         return line
-    if "--max-hash-slot-num" not in line:
+    if "--max-hash-slot-num" not in line and not session.shows_geometry:
         line += " --max-hash-slot-num 5000000 --max-index-num 20000000"
     return line.replace("5000000", str(slots)).replace("20000000", str(places))
 

@@ -19,6 +19,7 @@ import pyarrow.parquet
 from .bytes_of import entries_of, java_hash, units_of
 from .judge import Fault
 from .model import records
+from .model.broker import TAGS_SINCE
 from .model.disk import Disk
 
 if TYPE_CHECKING:
@@ -459,7 +460,9 @@ def lost_by_a_start(world: World, folder: Path) -> list[tuple[int, int]]:
     shutil.copytree(world.store, folder)
     broker = copy.deepcopy(world.broker)
     broker.root, broker.disk = folder, Disk(folder)
-    broker.config.index = True  # that it is switched off is nowhere in the store
+    # That the index is switched off is nowhere in the store, nor that tags are no longer indexed.
+    broker.config.index = True
+    broker.config.version = max(broker.config.version, TAGS_SINCE)
     # Only a light queue tells that they are switched on, so that a broker reads their numbers.
     broker.config.light = any(folder.glob("consumequeue/%LMQ%*"))
     try:

@@ -288,9 +288,12 @@ class ModelBroker:
         self.refresh()
 
     def _end_at(self, end: int) -> None:
-        """Let the log end there, whatever bytes a truncation left behind it."""
+        """Let the log end there, whatever a truncation left behind it and behind the queues."""
         self.end = self.truth.log_end = end
-        self.truth.has_remains = has_remains(self.disk, self._size, end)
+        held = self.queues.values() if self.truth.running else ()
+        self.truth.has_remains = has_remains(self.disk, self._size, end) or any(
+            queue.has_remains for queue in held
+        )
 
     def _end_log(self, end: int) -> Iterator[None]:
         """Forget what is behind; the bytes in the file of the end stay."""

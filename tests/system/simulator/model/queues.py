@@ -56,6 +56,12 @@ class Queue:
         if not self.is_batch:
             self.next_offset = self.end // UNIT
 
+    @property
+    def has_remains(self) -> bool:
+        """Whether a truncation left bytes behind its end."""
+        start = self.end - self.end % self.file_size
+        return any(self.disk.read(self._name(start))[self.end - start :])
+
     def truncate(self, log_end: int) -> None:
         """End the queue before the first unit that leads to the log's end or behind it."""
         while self.files:

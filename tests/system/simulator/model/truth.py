@@ -104,7 +104,7 @@ class Truth:
     #: Where the log's first file starts, and where its last record ends.
     log_start: int = 0
     log_end: int = 0
-    #: Whether bytes that are not 0 are behind it, as a truncation leaves them.
+    #: Whether a truncation left bytes behind it, or units behind the end of a queue that is used.
     has_remains: bool = False
     #: The sizes of a log's file and of a queue's, bytes; slots and places of an IndexFile.
     log_file_size: int = 4096
