@@ -229,13 +229,33 @@ def test_wrong_entries_are_no_loss_beside_damage_either(run, store, files):
 
 
 def test_wrong_entries_are_no_loss(run, store, files):
-    """A damaged hash, an offset of no message and an entry twice are mended without a word."""
+    """A damaged hash, an offset of no message and an entry twice are mended without a warning."""
     with files[1].open("r+b") as file:
         for position, field in ((5, struct.pack(">i", 77)), (9, struct.pack(">iq", 5, 12_345))):
             file.seek(40 + 4 * 97 + 20 * position)
             file.write(field)
     code, _, err = run("rebuild", store, "--replace")
     assert (code, err) == (0, "")
+
+
+def test_what_leads_to_no_message_is_left_out_with_its_number(run, store, files):
+    """As after the log's tail was written anew: the total would hide it behind new entries."""
+    path = files[0]
+    content = bytearray(path.read_bytes())
+    geometry = 40 + 4 * 97
+    for place, offset in ((50, 45_000), (60, 45_001)):
+        struct.pack_into(">q", content, geometry + 20 * place + 4, offset)
+    path.write_bytes(content)
+    said = f"Left out 2 entries in {path.name}, of offsets 45000 to 45001, that lead to no message"
+    before = {each.name: each.read_bytes() for each in files}
+    for options in (("--dry-run",), ()):
+        code, out, err = run("rebuild", str(store), "--replace", *options)
+        assert code == 0, err
+        assert said in " ".join(out.split())
+        if options:
+            assert {each.name: each.read_bytes() for each in files} == before
+    code, out, _ = run("rebuild", str(store), "--replace", "--dry-run", "--json")
+    assert json.loads(out)["replacement"]["stray"] is None
 
 
 @pytest.mark.parametrize("bit", [37, 52, 62])

@@ -158,6 +158,8 @@ def rebuild_notes(result: RebuildResult) -> Iterator[str]:
         )
     if result.unagreed is not None:
         yield f"Left out {result.unagreed}"
+    if result.replacement is not None:
+        yield from result.replacement.notes()
     if result.tags is not None and result.tags.basis != "argument":
         yield _tag_note(result.tags)
     if result.layout_basis == "default":

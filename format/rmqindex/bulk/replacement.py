@@ -40,9 +40,10 @@ __all__ = [
     "FileSummary",
     "LossJudge",
     "LostEntries",
+    "Missing",
     "Replacement",
     "SoundSpans",
-    "lost_entries",
+    "lacking_entries",
     "replacement_of",
     "summaries",
 ]
@@ -98,12 +99,15 @@ class Replacement:
         added: The files that come, oldest first.
         lost: The entries that the new files lack; None without any.
         unreadable: Files that go and cannot be read, so that nobody knows what they lose.
+        stray: The entries that the new files lack, and that led to no message with their key: they
+            were damaged, or are of another history of the log. None without any.
     """
 
     removed: tuple[FileSummary, ...]
     added: tuple[FileSummary, ...]
     lost: LostEntries | None = None
     unreadable: tuple[str, ...] = ()
+    stray: LostEntries | None = None
 
     @property
     def removed_count(self) -> int:
@@ -130,6 +134,18 @@ class Replacement:
                 "that the CommitLog no longer has"
             )
         return lines
+
+    def notes(self) -> list[str]:
+        """Return a line for what goes and is no loss; none for nothing."""
+        if self.stray is None:
+            return []
+        stray = self.stray
+        line = (
+            f"Left out {stray.count} entries in {_range_of(stray.files)}, of offsets {stray.first} "
+            f"to {stray.last}, that lead to no message with their key: they were damaged, or are "
+            "of another history of the CommitLog"
+        )
+        return [line]
 
     def ensure_nothing_lost(self, directory: object) -> None:
         """Refuse a replacement that lacks entries.
@@ -172,15 +188,42 @@ class Entries(NamedTuple):
         return Entries(self.offsets[start:], self.hashes[start:])
 
 
-def lost_entries(
+class Missing(NamedTuple):
+    """Which of some entries that new files lack are a loss, and which lead to no message."""
+
+    lost: NDArray[np.bool_]
+    stray: NDArray[np.bool_]
+
+
+class _Found:
+    """Entries of old files that the new ones lack, as they are found."""
+
+    def __init__(self) -> None:
+        self._offsets: list[NDArray[np.int64]] = []
+        self._files: dict[str, None] = {}
+
+    def add(self, name: str, offsets: NDArray[np.int64]) -> None:
+        """Add entries of a file by their offsets."""
+        if len(offsets):
+            self._offsets.append(offsets)
+            self._files[name] = None
+
+    def result(self) -> LostEntries | None:
+        """Return what was found; None for nothing."""
+        if not self._offsets:
+            return None
+        offsets = np.concatenate(self._offsets)
+        return LostEntries(len(offsets), int(offsets.min()), int(offsets.max()), tuple(self._files))
+
+
+def lacking_entries(
     old: Iterable[tuple[str, Entries]],
     new: Sequence[Path],
     layout: Layout,
-    is_lost: Callable[[str, Entries], NDArray[np.bool_]],
-) -> LostEntries | None:
-    """Return which entries of old files the new ones lack; repeated ones count once."""
-    count, files = 0, dict[str, None]()
-    offsets: list[NDArray[np.int64]] = []
+    judge: Callable[[str, Entries], Missing],
+) -> tuple[LostEntries | None, LostEntries | None]:
+    """Return which entries of old files the new ones lack, each once: the lost ones, the stray."""
+    lost, stray = _Found(), _Found()
     present = _Same(new, layout)
     others: _Blocks | None = None
     for name, batch in old:
@@ -191,15 +234,11 @@ def lost_entries(
                 continue
             others = _Blocks(new, layout)
         missing = others.lacking(entries)
-        lost = missing.offsets[is_lost(name, missing)] if len(missing.offsets) else missing.offsets
-        if len(lost):
-            count += len(lost)
-            offsets.append(lost)
-            files[name] = None
-    if not count:
-        return None
-    together = np.concatenate(offsets)
-    return LostEntries(count, int(together.min()), int(together.max()), tuple(files))
+        if len(missing.offsets):
+            judged = judge(name, missing)
+            lost.add(name, missing.offsets[judged.lost])
+            stray.add(name, missing.offsets[judged.stray])
+    return lost.result(), stray.result()
 
 
 def _read(path: Path, layout: Layout) -> Iterator[Entries]:
@@ -337,21 +376,24 @@ class LossJudge:
         self._sound = sound
         self._tags_are_chosen = tags_are_chosen
 
-    def is_lost(self, name: str, missing: Entries) -> NDArray[np.bool_]:
-        """Return which entries that new files lack are a loss.
+    def judge(self, name: str, missing: Entries) -> Missing:
+        """Return which entries that new files lack are a loss, and which are stray.
 
         Those of messages that the log has are one if their hash is that of a key of the message;
         else they were damaged, or are of another history of the log, or the message was damaged:
         where bytes of it are zeroed, and where an entry that is sound itself has its time, and no
         history ends before it.
         Where the log is damaged, an entry may be all that is left of a message.
+        Entries of tags that are left out because an argument says so are neither.
         """
         offsets, rows = np.unique(missing.offsets, return_inverse=True)
         found = keys_at(self.log, offsets, tags=True)
         states = found.states[rows]
         is_key = found.have(rows, missing.hashes)
         foreign = (states == _RECORD) & ~is_key
+        chosen = np.zeros(len(rows), np.bool_)
         if self._tags_are_chosen and is_key.any():
+            chosen = is_key
             is_key = keys_at(self.log, offsets, tags=False).have(rows, missing.hashes)
         lost = np.where(states == _RECORD, is_key, states != _NOT_A_RECORD)
         if foreign.any():
@@ -369,7 +411,8 @@ class LossJudge:
             beyond[:] = False
         if self._sound is not None:
             lost |= ~beyond & ~self._sound.hold(missing.offsets) & (missing.offsets >= 0)
-        return np.asarray(lost)
+        lost = np.asarray(lost, np.bool_)
+        return Missing(lost, ~lost & ~chosen)
 
     def _end_of(self, name: str) -> int | None:
         """Return the offset of a file's last entry if the header agrees."""
@@ -445,8 +488,8 @@ def replacement_of(
                 if entry.size > HEADER_SIZE and judge.log.min_offset:
                     unreadable.append(entry.name)
 
-    lost = lost_entries(old(), roller.paths, layout, judge.is_lost)
+    lost, stray = lacking_entries(old(), roller.paths, layout, judge.judge)
     removed = tuple(
         FileSummary(file.entry.name, file.entry.size, file.entry_count) for file in present
     )
-    return Replacement(removed, summaries(roller.paths), lost, tuple(unreadable))
+    return Replacement(removed, summaries(roller.paths), lost, tuple(unreadable), stray)

@@ -59,7 +59,8 @@ class Rebuild:
     A broker cannot do this itself. Stop it first. Geometry and tags are taken from the existing
     files; if there are none, give the broker's geometry. Use --resume to continue an interrupted
     rebuild. With --replace, entries that only the old files have are kept if their messages have
-    expired; a loss of any others is refused.
+    expired, and left out, with their number, if they lead to no message with their key; a loss of
+    any others is refused.
     """
 
     store: str = log_argument()
