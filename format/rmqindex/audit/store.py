@@ -157,6 +157,8 @@ def audit_state(
         _audit_restart(members, checkpoint_fields, own_log, root, findings)
         if own_log is not None and own_log is not log:
             own_log.close()
+    if is_store and log is not None and checkpoint_fields is not None:
+        _audit_lost_log(root, log, checkpoint_fields, findings)
     if is_store and broker is BrokerState.RUNNING and _audit_lock(directory, findings):
         return  # who writes may be about to finish what is unfinished
     staging, jobs = staging_root(directory), dead_jobs(Path(directory))
@@ -168,6 +170,16 @@ def audit_state(
         )
     if is_store and broker is not BrokerState.RUNNING and checkpoint_fields is not None:
         _audit_checkpoint(checkpoint, checkpoint_fields, members, broker, findings)
+
+
+def _audit_lost_log(
+    root: Path, log: CommitLog, checkpoint: StoreCheckpoint, findings: Findings
+) -> None:
+    """Say that a log has lost all its files, which index and queues need not show."""
+    stored = checkpoint.physic_msg_timestamp
+    if stored > 0 and not log.files:
+        expected = f"a CommitLog, of which messages up to {stored} were flushed"
+        findings.add(str(root), "log_unreadable", None, expected, "one without files")
 
 
 def _audit_lock(directory: str, findings: Findings) -> bool:

@@ -27,11 +27,11 @@ from rmqindex.layout.queue import (
     SCHEDULE_TOPIC,
     UNIT_DTYPE,
 )
-from rmqindex.layout.store import BATCH_FOLDER, QUEUE_FOLDER
+from rmqindex.layout.store import BATCH_FOLDER, INDEX_FOLDER, QUEUE_FOLDER
 from rmqindex.storage.location import Location
 from rmqindex.store.contents import refuse_rocksdb_queues
 from rmqindex.store.topics import TopicTable
-from rmqindex.transaction.broker_lock import BrokerState
+from rmqindex.transaction.broker_lock import BrokerLock, BrokerState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -75,10 +75,13 @@ def compare_queues(
     except RmqIndexError as error:
         findings.add(str(root / QUEUE_FOLDER), "queues_not_audited", None, "files", error)
         return
+    # Who writes may be about to finish what is unfinished.
+    is_written = broker is BrokerState.RUNNING and BrokerLock.around(root / INDEX_FOLDER).writer
     if is_exchanging(root):
-        findings.add(str(root), "unfinished_write", None, "no exchange of ConsumeQueues", "one")
+        if not is_written:
+            findings.add(str(root), "unfinished_write", None, "no exchange of ConsumeQueues", "one")
         return
-    if is_unfinished(root):
+    if is_unfinished(root) and not is_written:
         findings.add(str(root), "unfinished_write", None, "no rebuild of ConsumeQueues", "one")
     old = Predecessors.within(queue_folders(root))
     queues = [queue for queue in old.queues if queue.files]

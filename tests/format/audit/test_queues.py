@@ -22,6 +22,7 @@ from rmqindex import (
     rebuild_consume_queues,
     verify,
 )
+from rmqindex.store.contents import hold_writable
 
 SAMPLE = rmqindex.sample_store()
 UNIT = 20
@@ -40,6 +41,16 @@ def found(store, severities=("error", "warning")):
 def store(tmp_path):
     """Return a copy of the sample store, whose broker stopped cleanly."""
     return shutil.copytree(SAMPLE, tmp_path / "store")
+
+
+@pytest.mark.parametrize("left", ["new", "undo.json"])
+def test_what_a_writer_has_begun_is_no_unfinished_write(store, left):
+    """It may be about to finish it; once it is dead, it is one."""
+    (store / ".consumequeue.rmqindex").mkdir()
+    (store / ".consumequeue.rmqindex" / left).touch()
+    with hold_writable(store / "index", allow_live_store=False):
+        assert "unfinished_write" not in verify(store, "auto")["rule"].to_pylist()
+    assert "unfinished_write" in verify(store, "auto")["rule"].to_pylist()
 
 
 def queue_file(store, topic="TopicTest", queue_id=0):

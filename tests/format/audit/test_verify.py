@@ -453,6 +453,15 @@ class TestStore:
         )
         assert set(found(store)) == {"unfinished_write"}
 
+    def test_a_log_that_lost_all_its_files(self, tmp_path):
+        """Where no entry and no unit leads to it, the checkpoint tells."""
+        data = tmp_path / "dledger-n0" / "data"
+        data.mkdir(parents=True)
+        StoreCheckpoint().save(tmp_path / "checkpoint")
+        assert "log_unreadable" not in verify(tmp_path, "auto")["rule"].to_pylist()
+        StoreCheckpoint(physic_msg_timestamp=BEGIN).save(tmp_path / "checkpoint")
+        assert "log_unreadable" in verify(tmp_path, "auto")["rule"].to_pylist()
+
     def test_what_a_dead_job_left(self, store):
         """The process that staged files is no more; a job that runs is no finding."""
         job = LocalStaging.create(store / "index", Owner.current())

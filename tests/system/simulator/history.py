@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from . import damage
@@ -197,11 +198,27 @@ class World:
     def _damage(self, part: str, kind: str, **where: int) -> Iterator[None]:
         planted = damage.plant(self.broker, part, kind, **where)
         if planted is not None:
+            if planted.kind == "lost":  # with all that was damaged in it
+                planted = self._with_older(planted)
             self._damages.append(planted)
             for one in self._damages:  # one file may be damaged twice
                 if one.file == planted.file:
                     self._digests[one] = self._digest(one)
         yield
+
+    def _with_older(self, lost: Damage) -> Damage:
+        """Forget the damages of a file that is lost; they are of the loss now."""
+        older = [one for one in self._damages if one.file == lost.file]
+        self._damages = [one for one in self._damages if one.file != lost.file]
+        for one in older:
+            lost = replace(
+                lost,
+                messages=lost.messages | one.messages,
+                entries=lost.entries | one.entries,
+                units=lost.units | one.units,
+                is_harmless=lost.is_harmless and one.is_harmless,
+            )
+        return lost
 
     def _lose(self, folder: str) -> Iterator[None]:
         """Lose a folder of a store whose broker does not run."""

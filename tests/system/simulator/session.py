@@ -22,6 +22,7 @@ from .draw import Draw
 from .history import History, World
 from .judge import Fault, Judge, blurred
 from .model.disk import Disk
+from .model.truth import Entry
 from .questions import question_of
 from .schedule import KILLED, together
 from .users import READERS, STREAMS, Outcome, Place, ask, run, write, write_meanwhile
@@ -180,6 +181,8 @@ class Session:
         if is_killed and wrote:
             self._add(self._after_kill())
         after = Files.of(self.world)
+        gone = {one for one in self.world.truth.once - was.once if isinstance(one, Entry)}
+        before = before.without((one.key_hash, one.offset) for one in gone)  # by the broker
         if wrote and before != after:
             self._add(
                 fault
@@ -194,6 +197,9 @@ class Session:
             if outcome.status == KILLED:
                 self.report.steps["killed"] += 1
             elif name == "ask":
+                if is_killed and outcome.kind == "findings":  # of what was killed
+                    rows = outcome.rows or ()
+                    outcome.rows = [row for row in rows if row["rule"] != "unfinished_write"]
                 self._add(self._best(outcome, truths, is_alone=not wrote))
             elif outcome.status in ("crashed", "hung"):
                 self._add(self.judge().judge(outcome))

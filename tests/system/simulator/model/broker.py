@@ -465,11 +465,15 @@ class ModelBroker:
             self.disk.sync("commitlog", "dledger-n0", "consumequeue", "batchconsumequeue")
             yield from self._write_checkpoint()
 
-    def _write_checkpoint(self) -> Iterator[None]:
-        """Write the fields one by one, in their order."""
+    def _make_checkpoint(self) -> Iterator[None]:
+        """Map a file of one page, as the broker does when it starts."""
         if len(self.disk.read("checkpoint")) < 4096:
             self.disk.create("checkpoint", 4096)
             yield
+
+    def _write_checkpoint(self) -> Iterator[None]:
+        """Write the fields one by one, in their order."""
+        yield from self._make_checkpoint()
         fields = self.checkpoint
         values = [fields.physic, fields.logics, fields.index, fields.master, fields.confirm]
         if self.config.version >= SIXTH_FIELD_SINCE:
@@ -514,6 +518,7 @@ class ModelBroker:
         self.truth.running = True
         data = self.disk.read("checkpoint").ljust(48, b"\0")
         self.checkpoint = Checkpoint(*struct.unpack_from(">6q", data))
+        yield from self._make_checkpoint()
         self._load_queues()
         for name in self.disk.names("index"):
             file = IndexFile(self.disk, name, self.config.slots, self.config.places)
