@@ -280,24 +280,12 @@ class Judge:
             is_sure = False  # no message confirms that it is another key's
             rows.append((*place, entry.store_time, "unverified"))
         alike = sum(java_hash(o) == entry.key_hash for one in messages for o in _texts(one))
-        # Which entry is which key's is told by the order of the files, and by all being there: of
-        # those that stood in two files, a broker that was killed deletes the newer one's.
-        if alike > 1 and ("disordered" in self.states or self._is_partial(entry, messages[0])):
-            is_sure = False
+        if alike > 1 and "disordered" in self.states:
+            is_sure = False  # which entry is which key's is told by the order of the files
             rows += [
                 (*place, time, "unverified") for time in {entry.store_time, messages[0].store_time}
             ]
         return rows, is_sure
-
-    def _is_partial(self, entry: Entry, message: Message) -> bool:
-        """Tell whether a message's texts of one hash do not stand equally often in the index."""
-        held = Counter(
-            one.text
-            for one in self.truth.entries
-            if (one.key_hash, one.offset) == (entry.key_hash, entry.offset)
-        )
-        times = Counter(_texts(message))
-        return len({held[text] / times[text] for text in held if text in times}) > 1
 
     def _compare(
         self,
