@@ -97,7 +97,8 @@ def _first_foreign(
     is_own = found.have(rows, hashes) & (np.abs(apart) <= _TOLERANCE)
     proved = np.isin(np.arange(len(offsets)), rows[is_own])
     proved |= found.states == _EXPIRED
-    proved |= (found.states == _RECORD) & ~np.isin(np.arange(len(offsets)), found.keys >> HASH_BITS)
+    has_keys = np.isin(np.arange(len(offsets)), found.keys >> HASH_BITS)
+    proved |= (found.states == _RECORD) & ~has_keys & ~found.rolled_back
     if is_cut and len(rows):
         proved[rows[0]] = True  # its own entries may come before
     foreign = np.flatnonzero(~proved[rows])
@@ -155,7 +156,20 @@ def resume_at(files: Sequence[FileEntry], layout: Layout, log: CommitLog) -> Sta
     for entry in files:
         with _opened(entry, layout) as file:
             ensure_of_log(file, log, _HOW)
+            _ensure_times(file)
     return Start(offset, skip, Path(files[-1].path))
+
+
+def _ensure_times(file: IndexFile) -> None:
+    """Refuse a header without its entries' times, to which a checkpoint would be raised."""
+    counted, header = file.entry_count, file.header
+    file.drop_unproved()
+    if file.entry_count < counted:
+        raise RmqIndexError(
+            f"{file.path}: expected a header with the offsets and times of its first and last "
+            f"entry, got begin_timestamp {header.begin_timestamp} and end_timestamp "
+            f"{header.end_timestamp}: it is damaged; a rebuild cannot continue behind it; {_HOW}"
+        )
 
 
 def ensure_no_hole(

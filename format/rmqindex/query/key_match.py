@@ -15,6 +15,7 @@ from rmqindex.keys.messages import (
     KEY_COLUMNS,
     expand_messages,
     indexed_tags,
+    is_rolled_back,
     pack_pairs,
     tag_key,
 )
@@ -150,6 +151,7 @@ class LogKeys(NamedTuple):
     states: NDArray[np.int8]
     times: NDArray[np.int64]  # epoch milliseconds; 0 without a message
     keys: NDArray[np.int64]  # row and key hash, packed
+    rolled_back: NDArray[np.bool_]  # of which a broker indexes none
 
     def have(self, rows: NDArray[np.int64], hashes: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Return which hashes are of a key of the message in their row."""
@@ -165,4 +167,5 @@ def keys_at(log: CommitLog, offsets: NDArray[np.int64], *, tags: bool) -> LogKey
     there = np.flatnonzero(states == _RECORD)
     messages = found.take(pa.array(there))
     rows, _, hashes = expand_messages(*(messages[name] for name in columns))
-    return LogKeys(states, times, pack_pairs(there[rows], hashes))
+    rolled_back = is_rolled_back(found["sys_flag"])
+    return LogKeys(states, times, pack_pairs(there[rows], hashes), rolled_back)

@@ -14,12 +14,13 @@ TIME = 1_700_000_000_000
 FOREIGN = r"expected the message of entry \d+ .* got another message: .* replace=True"
 
 
-def write_log(store, names, times=TIME):
+def write_log(store, names, times=TIME, **fields):
     """Write one message for each name, all of one size, in place of the log that was there."""
     log = Log(file_size=1 << 16)
     for number, name in enumerate(names):
         properties = properties_text([("KEYS", name), ("UNIQ_KEY", f"u{name}")])
-        log.append(Message("T", properties=properties, store_timestamp=times + 1000 * number))
+        time = times + 1000 * number
+        log.append(Message("T", properties=properties, store_timestamp=time, **fields))
     shutil.rmtree(store / "commitlog", ignore_errors=True)
     log.write_to(store / "commitlog")
 
@@ -118,3 +119,22 @@ def entries(store):
             for batch in file.scan(columns=["key_hash", "phy_offset", "store_timestamp"]):
                 found += zip(*(column.to_pylist() for column in batch.columns), strict=True)
     return found
+
+
+def test_an_entry_of_a_rolled_back_message_is_another_ones(store):
+    """No broker indexes such a message, so the log was cut before it."""
+    write_log(store, names(0, 100), sys_flag=0xC)
+    with pytest.raises(RmqIndexError, match=FOREIGN):
+        rebuild_index(store, store / "index", resume=True)
+
+
+@pytest.mark.parametrize("file", [0, 2, -1])
+def test_a_damaged_last_time_is_not_covered_by_the_checkpoint(store, file):
+    """It is the number by which a broker that crashed deletes files."""
+    path = sorted((store / "index").iterdir())[file]
+    data = path.read_bytes()
+    path.write_bytes(data[:8] + (1 << 61).to_bytes(8, "big") + data[16:])
+    with pytest.raises(RmqIndexError, match=f"{path.name}: .* end_timestamp {1 << 61}: .* replace"):
+        rebuild_index(store, store / "index", resume=True)
+    rebuild_index(store, store / "index", replace=True)
+    assert "error" not in verify(store)["severity"].to_pylist()
