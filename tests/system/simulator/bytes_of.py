@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
-__all__ = ["broker_answer", "entries_of", "java_hash", "units_of"]
+__all__ = ["broker_answer", "entries_of", "has_crossed_chains", "java_hash", "units_of"]
 
 _HEADER = 40
 _MOST_STEPS = 10_000
@@ -45,6 +45,24 @@ def entries_of(root: str, slots: int) -> list[tuple[str, int, int, int, int]]:
             time = begin if position == 1 else begin + 1000 * seconds
             rows.append((name, position, code, offset, time))
     return rows
+
+
+def has_crossed_chains(root: str, slots: int) -> bool:
+    """Tell whether an entry leads to one of another slot.
+
+    A broker that was killed between the slot and the count leaves that: the next one puts another
+    slot's entry where the slot leads to.
+    """
+    index = Path(root) / "index"
+    codes = {(name, position): code for name, position, code, _, _ in entries_of(root, slots)}
+    for (name, position), code in codes.items():
+        with (index / name).open("rb") as file:
+            file.seek(_HEADER + 4 * slots + 20 * position + 16)
+            (previous,) = struct.unpack(">i", file.read(4))
+        led_to = codes.get((name, previous))
+        if led_to is not None and (led_to - code) % slots:
+            return True
+    return False
 
 
 def broker_answer(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .bytes_of import broker_answer, java_hash
+from .bytes_of import broker_answer, has_crossed_chains, java_hash
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -92,6 +92,8 @@ class Judge:
         """Tell what was damaged."""
         self.harm = [damage for damage in self.damages if not damage.is_harmless]
         self.states = self.truth.states
+        if has_crossed_chains(self.root, self.truth.hash_slot_num):
+            self.states |= {"index_crossed"}
         #: Whether a power cut left some pages of files as they were before, which no list knows.
         self.is_torn = self.power_was_cut or "torn" in self.states
         #: What a broker is about to write must be read as before or after it, and not be refused.

@@ -59,6 +59,7 @@ _COMMANDS = {
 #: States of a store that is as it should be once its remedies are typed, where its log is whole.
 _MENDABLE = {
     "abort", "index_lags", "queues_lag", "index_expired", "queues_expired", "doubled", "no_index",
+    "index_crossed",
 }  # fmt: skip
 #: What no command mends.
 _NOT_MENDED = {"checkpoint_ahead", "property_number", "queue_number", "queue_offset_taken"}
