@@ -348,15 +348,21 @@ def read_log(files: dict[str, bytes]) -> int:
 
 
 def _next_record(data: bytes, start: int, found: Walk) -> int | None:
-    """The place behind a fault of the last file where its records go on (LOG-WLK-3)."""
+    """The place behind a fault of the last file where its records go on (LOG-WLK-3, LOG-WLK-4)."""
     newest = found.records[-1][1].values["store_timestamp"] if found.records else None
+
+    def is_newer(at: int, record: Record) -> bool:
+        is_late = newest is None or record.values["store_timestamp"] >= newest
+        return is_late and not crc_fault(record, data[at : at + record.size])
+
     for at in range(found.position + 1, len(data)):
         try:
             record = sound(data, at, start + at)
         except Rejected:
             continue
-        is_newer = newest is None or record.values["store_timestamp"] >= newest
-        if is_newer and not crc_fault(record, data[at : at + record.size]):
+        if crc_fault(record, data[at : at + record.size]):
+            continue
+        if any(is_newer(*each) for each in walk(data, start, at).records):
             return at
     return None
 

@@ -15,11 +15,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from rmqindex.commitlog.leads import find_leads, proved_lead
+from rmqindex.commitlog.framing import frames_of
+from rmqindex.commitlog.leads import LeadKind, find_leads, led_by_unit, named_stop, proved_lead
 from rmqindex.commitlog.walk import (
     MARK_SIZE,
     EndKind,
@@ -27,17 +29,23 @@ from rmqindex.commitlog.walk import (
     find_record,
     is_full,
     is_record,
+    record_at,
     record_crc_fault,
+    walk,
 )
 from rmqindex.errors import CorruptCommitLogError
+from rmqindex.record.batches import store_timestamps
 from rmqindex.record.records import Fault, parse_records, store_timestamp_of
+from rmqindex.storage.location import Location
 from rmqindex.store.store import root_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
 
     from rmqindex.commitlog.files import LogFile, OpenFiles
     from rmqindex.commitlog.framing import Frames
+    from rmqindex.commitlog.leads import Lead
     from rmqindex.commitlog.walk import End
     from rmqindex.record.records import Records
     from rmqindex.storage.source import ByteSource
@@ -52,6 +60,8 @@ _DAMAGE_HINT = (
 # messages than this would consist of tiny ones.
 _COPY_BYTES = 4 * 1024 * 1024
 _COPY_RECORDS = 1024
+# Of how many records in a row the units are looked at.
+_ASKED_RECORDS = 64
 
 
 class Verdict(NamedTuple):
@@ -186,7 +196,7 @@ class LogTail:
         source, file, frames = self._source, self._file, self._frames
         size = min(source.size, file.size)
         stop = size if reach is None else end.position + reach
-        resume = find_record(source, file, self._behind(end), stop, frames=frames)
+        resume = self._following(self._behind(end), stop)
         if resume is None:
             return Verdict()  # a torn record, or remains of an earlier life
         if not isinstance(frames.check(source.read, end.position, size), Fault):
@@ -194,14 +204,14 @@ class LogTail:
         return Verdict(resume, end.fault)
 
     def _judge_zeros(self, at: int) -> Verdict:
-        source, file, frames = self._source, self._file, self._frames
+        source, file = self._source, self._file
         size = min(source.size, file.size)
         other = source.first_nonzero(at, size)
         if other is None:
             return Verdict()
         # The first bytes of a record may be zero, too.
         behind = max(at + 1, other - MARK_SIZE) + file.entry_head
-        resume = find_record(source, file, behind, size, frames=frames)
+        resume = self._following(behind, size)
         if any(bytes(source.read(at, min(size - at, MARK_SIZE)))):
             return Verdict(at)
         if resume is not None:
@@ -211,6 +221,61 @@ class LogTail:
             return Verdict()  # remains of an earlier life
         expected = "a record, or zeros to the end of the file"
         return Verdict(None, Fault("total_size", 0, expected, f"zeros and other bytes at {other}"))
+
+    def _following(self, behind: int, stop: int) -> int | None:
+        """Return where the frames of this life of the log go on in a range of the file, if they do.
+
+        Where a clock stepped back, older records are of it, too: those from which records lead to
+        a newer one without a gap, and those to which a queue or an IndexFile leads.
+        """
+        source, file, frames = self._source, self._file, self._frames
+        if not frames.tells_by_time:
+            return find_record(source, file, behind, stop, frames=frames)
+        at = behind
+        while (found := find_record(source, file, at, stop)) is not None:
+            if frames.goes_on_at(source.read, found):
+                return found
+            run = frames_of(file)
+            blocks = walk(source, file, run, found, min(source.size, file.size), _COPY_RECORDS)
+            if any(map(self._is_of_this_life, blocks)):
+                return found
+            at = max(run.at, found + 1)
+        return None
+
+    def _is_of_this_life(self, records: Records) -> bool:
+        """Return whether newer records follow older ones without a gap, or something leads there.
+
+        What leads elsewhere from the queue offset of one proves that another life has written it.
+        """
+        newest = self._frames.newest(self._source.read)
+        later = np.flatnonzero(store_timestamps(records) >= (newest or 0))
+        if any(record_crc_fault(records, place) is None for place in later[:1].tolist()):
+            return True
+        asked = range(min(len(records), _ASKED_RECORDS))
+        led = {led_by_unit(root, records, place) for root in self._roots for place in asked}
+        if led & {True, False}:
+            return False not in led
+        return any(self._ends_in(lead, records) for lead in self._index_leads)
+
+    def _ends_in(self, lead: Lead, records: Records) -> bool:
+        """Return whether an IndexFile ends with one of the records, as its header tells."""
+        if lead.phy_offset not in records.phy_offset:
+            return False
+        position = lead.phy_offset - self._file.start
+        found = record_at(self._source, self._file, position, crc=True)
+        return named_stop(lead, 0, lambda _offset: found) is not None
+
+    @cached_property
+    def _roots(self) -> list[Path]:
+        folders = dict.fromkeys(file.path.parent for file in self._files.files)
+        roots = dict.fromkeys(map(root_of, folders))
+        return [root.local for root in roots if root.local is not None]
+
+    @cached_property
+    def _index_leads(self) -> list[Lead]:
+        stop = self._files.files[-1].stop
+        leads = find_leads([Location(root) for root in self._roots], stop, queues=False).newest
+        return [lead for lead in leads if lead.kind is LeadKind.INDEX]
 
     def _rest(self, blocks: list[Records]) -> list[Records]:
         """Return the last blocks of a walk up to a record that is unwritten; remember it."""

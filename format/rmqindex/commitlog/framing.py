@@ -100,12 +100,22 @@ class Frames:
         """Return the size of the frame at a place with its record, or what is wrong with it."""
         return check_record(read, position, size, self._start + position)
 
+    @property
+    def tells_by_time(self) -> bool:
+        """Whether remains are told by their times, which a clock that steps back misleads."""
+        return True
+
     def goes_on_at(self, read: Read, position: int) -> bool:
         """Return whether the sound frame at a place is no older than the last one read."""
+        newest = self.newest(read)
+        return newest is None or store_timestamp_of(read, position) >= newest
+
+    def newest(self, read: Read) -> int | None:
+        """Return the store timestamp of the last frame read, epoch milliseconds; None before."""
         if self._last is not None:
             self._newest = store_timestamp_of(read, self._last)
             self._last = None
-        return self._newest is None or store_timestamp_of(read, position) >= self._newest
+        return self._newest
 
     def resume_at(self, read: Read, position: int) -> None:
         """Go on at a sound frame behind damage."""
@@ -193,6 +203,11 @@ class DLedgerFrames(Frames):
         if checked != head[-1]:
             return Fault("body_size", BODY_SIZE_OFFSET, f"{checked}, its record", head[-1])
         return int(head[1])
+
+    @property
+    def tells_by_time(self) -> bool:
+        """Entries have indexes and terms."""
+        return False
 
     def goes_on_at(self, read: Read, position: int) -> bool:
         """Return whether the sound entry at a place is a later one than the last one read."""

@@ -61,7 +61,16 @@ if TYPE_CHECKING:
 
     from rmqindex.record.records import Records
 
-__all__ = ["Lead", "LeadKind", "Leads", "find_leads", "last_units", "named_stop", "proved_lead"]
+__all__ = [
+    "Lead",
+    "LeadKind",
+    "Leads",
+    "find_leads",
+    "last_units",
+    "led_by_unit",
+    "named_stop",
+    "proved_lead",
+]
 
 
 T = TypeVar("T")
@@ -264,6 +273,8 @@ _UNITS = 1_024
 # How many units before the log's end may be damaged, one after the other.
 _ANCHORS = 8
 _BLOCK_ROWS = 1 << 18
+# Where a record has the number of its queue and its queue offset, and how wide they are, bytes.
+_QUEUE_FIELDS = (QUEUE_ID_OFFSET, 4), (QUEUE_OFFSET_OFFSET, 8)
 _DISPATCH_QUEUES = "INNER_MULTI_DISPATCH"
 _DISPATCH_OFFSETS = "INNER_MULTI_QUEUE_OFFSET"
 
@@ -303,6 +314,36 @@ def named_stop(lead: Lead, start: int, record_at: Callable[[int], Records | None
             queue_offsets = _queue_offsets(found, path.parent.parent.name, path.parent.name)
             if len(queue_offsets):
                 return int(found.phy_offset[0] + found.size[0])
+    return None
+
+
+def led_by_unit(root: Path, records: Records, place: int) -> bool | None:
+    """Return whether the unit of a record's queue offset leads to it, in a plain queue of a store.
+
+    False where that leads elsewhere, None without one: a broker that ends its log before a record
+    cuts the queues there, too.
+    """
+    start = int(records.starts[place])
+    head = bytes(records.data[start : start + MIN_RECORD_SIZE])
+    queue_id, number = (
+        int.from_bytes(head[at : at + width], "big", signed=True) for at, width in _QUEUE_FIELDS
+    )
+    topic = bytes(records.data[int(records.topic_start[place]) : int(records.topic_stop[place])])
+    position = number * UNIT_DTYPE.itemsize
+    if b"\0" in topic or b"/" in topic or position < 0:
+        return None
+    folder = root / QUEUE_FOLDER / os.fsdecode(topic) / str(queue_id)
+    files = sorted(name for name in _names_in(folder) if _QUEUE_FILE.fullmatch(name))
+    name = next((name for name in reversed(files) if int(name) <= position), None)
+    if name is None:
+        return None
+    with suppress(OSError), open(folder / name, "rb", buffering=0) as file:  # noqa: PTH123
+        data = os.pread(file.fileno(), UNIT_DTYPE.itemsize, position - int(name))
+        units = np.frombuffer(
+            data[: len(data) // UNIT_DTYPE.itemsize * UNIT_DTYPE.itemsize], UNIT_DTYPE
+        )
+        if len(units) and units["size"][0] > 0 and units["size"][0] != BLANK_SIZE:
+            return bool(units["phy_offset"][0] == records.phy_offset[place])
     return None
 
 

@@ -7,6 +7,7 @@ import shutil
 import struct
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pyarrow.fs as pafs
@@ -15,7 +16,7 @@ import pytest
 import rmqindex
 from commitlog_encoder import Log, Message, properties_text
 from recorded import MESSAGE_KINDS
-from rmqindex import CommitLog, CorruptCommitLogError, MessageStore
+from rmqindex import CommitLog, CorruptCommitLogError, Layout, MessageStore
 from rmqindex.commitlog import newest_messages, selection
 from rmqindex.commitlog.selection import Selection
 from rmqindex.commitlog.tailing import follow
@@ -212,6 +213,107 @@ class TestAHoleInTheNewestFile:
         with CommitLog(folder) as found:
             assert offsets(found) == log.offsets
             assert found.end_error() is None
+
+
+class TestAClockThatStepsBack:
+    """Messages behind a hole look older than the last one before it, as remains do."""
+
+    BACK = 30_000
+
+    @pytest.fixture
+    def stepped(self, tmp_path):
+        """Return what writes a log of so many late messages, and lost the first of them."""
+
+        def write(late, *, units=0, index=False, queue_offset=10):
+            root, log = tmp_path / "store", Log(FILE_SIZE)
+            for number in range(10):
+                log.append(replace(message(number), queue_offset=number))
+            for number in range(late):
+                then = replace(message(10 + number), queue_offset=queue_offset + number)
+                at = then.store_timestamp - (self.BACK if number < 5 else 0)
+                log.append(replace(then, store_timestamp=at))
+            folder = log.write_to(root / "commitlog")
+            self.lead(root, log, units, index=index)
+            hole = zero(folder, log.offsets[10], log.offsets[11] - log.offsets[10])
+            return log, folder, hole
+
+        return write
+
+    def lead(self, root, log, units, *, index):
+        """Write a queue with so many units, and an index of all messages."""
+        if units:
+            queue = root / "consumequeue" / "TopicTest" / "0"
+            queue.mkdir(parents=True)
+            table = np.zeros(300, UNIT)
+            table["phy_offset"][:units] = log.offsets[:units]
+            table["size"][:units] = np.diff([*log.offsets, log.end])[:units]
+            (queue / f"{0:020d}").write_bytes(table.tobytes())
+        if index:
+            rmqindex.rebuild_index(root, root / "index", Layout(53, 400))
+
+    def dropped(self, folder):
+        """Return the offsets that a lenient scan gives, and the bytes of what it passed over."""
+        named = []
+        with CommitLog(folder) as found:
+            return offsets(found, mode="DROPMALFORMED", on_malformed=named.append), [
+                error.byte for error in named
+            ]
+
+    def refuses(self, folder, byte):
+        """Return whether a strict scan names a byte."""
+        with CommitLog(folder) as found, pytest.raises(CorruptCommitLogError) as caught:
+            offsets(found)
+        return caught.value.byte == byte
+
+    def test_newer_messages_right_behind_prove_them(self, stepped):
+        """Without anything that leads there."""
+        log, folder, _ = stepped(8)
+        assert self.refuses(folder, log.offsets[10])
+        rest = [offset for offset in log.offsets if offset != log.offsets[10]]
+        assert self.dropped(folder) == (rest, [log.offsets[10]])
+
+    @pytest.mark.parametrize("led", [{"units": 14}, {"units": 12}, {"index": True}], ids=str)
+    def test_what_leads_to_one_proves_those_around_it(self, stepped, led):
+        """Where the clock was not past its step yet."""
+        log, folder, _ = stepped(4, **led)
+        assert self.refuses(folder, log.offsets[10])
+        rest = [offset for offset in log.offsets if offset != log.offsets[10]]
+        assert self.dropped(folder) == (rest, [log.offsets[10]])
+        with CommitLog(folder) as found:
+            assert found.max_offset == log.end
+            assert follow(found, 0, mode="DROPMALFORMED").end == log.end
+
+    def test_a_torn_message_is_as_zeros_are(self, stepped):
+        """Bytes of it are other ones."""
+        log, folder, path = stepped(4, units=14)
+        with path.open("r+b") as file:
+            file.seek(log.offsets[10])
+            file.write(b"\xff" * 50)
+        assert self.refuses(folder, log.offsets[10] + 4)
+        assert self.dropped(folder)[0] == [o for o in log.offsets if o != log.offsets[10]]
+
+    @pytest.mark.parametrize("led", [{}, {"units": 10}], ids=str)
+    def test_remains_are_the_end(self, stepped, led):
+        """Their queue offsets are those of messages that came since."""
+        log, folder, _ = stepped(4, queue_offset=5, **led)
+        with CommitLog(folder) as found:
+            assert offsets(found) == log.offsets[:10]
+            assert found.end_error() is None
+            assert found.max_offset == log.offsets[10]
+
+    def test_a_unit_that_leads_elsewhere_tells_more_than_an_index(self, stepped):
+        """An index keeps entries of a tail that was cut; a broker cuts its queues."""
+        log, folder, path = stepped(4, units=10, queue_offset=5)
+        data = path.read_bytes()
+        path.write_bytes(
+            data[: log.offsets[10]]
+            + bytes(log.files[0][log.offsets[10] : log.end]).ljust(
+                FILE_SIZE - log.offsets[10], b"\0"
+            )
+        )
+        rmqindex.rebuild_index(folder.parent, folder.parent / "index", Layout(53, 400))
+        path.write_bytes(data)
+        assert self.dropped(folder)[0] == log.offsets[:10]
 
 
 class TestALogThatIsBeingWritten:
