@@ -214,3 +214,45 @@ def test_the_model_shares_no_code_with_the_package():
                 names = [node.module or ""]
             used = {name.split(".")[0] for name in names}
             assert not used & {"rmqindex", "pyspark_rmqindex", "numpy", "pyarrow"}, path
+
+
+def test_a_truncation_leaves_bytes_until_they_are_written_over(tmp_path):
+    """Whoever cuts the log, or starts behind half a record, the model knows what is left."""
+    world = World(tmp_path)
+    world.take({"name": "start"})
+    put = {"name": "put", "topic": "T", "body": "00" * 20}
+    seen = []
+    for step in (put, put, {"name": "cut", "messages": 1}, put):
+        world.take(step)
+        seen.append(world.truth.has_remains)
+    assert seen == [False, False, True, False]
+    world.take({"name": "kill", "during": put, "after": 0})
+    assert world.truth.has_remains
+    world.take({"name": "start"})
+    assert world.truth.has_remains
+    world.broker.kill()
+
+
+@pytest.mark.parametrize(("number", "is_odd"), [("1", False), ("+-5", True), ("7", True)])
+def test_a_light_queue_has_its_unit_at_the_next_place(number, is_odd, tmp_path):
+    """Whatever number a client wrote, and none where no broker reads it."""
+    world = World(tmp_path)
+    world.take({"name": "start"})
+    for given in ("0", number):
+        properties = [["INNER_MULTI_DISPATCH", "%LMQ%a"], ["INNER_MULTI_QUEUE_OFFSET", given]]
+        world.take({"name": "put", "topic": "T", "properties": properties})
+    last = world.truth.messages[-1]
+    assert world.truth.misnumbered() == ({last.offset: ["%LMQ%a"]} if is_odd else {})
+    world.broker.kill()
+
+
+def test_a_restored_index_has_the_geometry_of_its_time(tmp_path):
+    """Though the store was laid out anew in between."""
+    world = World(tmp_path, {"slots": 16, "places": 20})
+    put = {"name": "put", "topic": "T", "properties": [["KEYS", "a"]]}
+    for step in ({"name": "start"}, put, {"name": "stop"}, {"name": "backup", "to": "monday"}):
+        world.take(step)
+    world.broker.config.slots, world.broker.config.places = 5, 9
+    world.take({"name": "restore", "index": "monday"})
+    truth = world.truth
+    assert (truth.hash_slot_num, truth.index_num, len(truth.entries)) == (16, 20, 1)

@@ -290,8 +290,11 @@ class ModelBroker:
     def _end_at(self, end: int) -> None:
         """Let the log end there, whatever a truncation left behind it and behind the queues."""
         self.end = self.truth.log_end = end
+        self._see_remains()
+
+    def _see_remains(self) -> None:
         held = self.queues.values() if self.truth.running else ()
-        self.truth.has_remains = has_remains(self.disk, self._size, end) or any(
+        self.truth.has_remains = has_remains(self.disk, self._size, self.end) or any(
             queue.has_remains for queue in held
         )
 
@@ -350,6 +353,7 @@ class ModelBroker:
                 taken = unit if is_batch else replace(unit, queue_offset=place)
                 self.truth.units.append(taken)
                 self._drop_stale(taken)
+                self._see_remains()
         if not is_readable:
             return False
         if self.config.index:
