@@ -422,6 +422,21 @@ def test_who_does_what_a_finding_says_is_rid_of_it(run, place, rule):
     assert remedies() == ({remedy} if "Nothing clears" in remedy else set())
 
 
+def test_the_remedy_of_a_lost_index_takes_a_file_without_entries_for_none(run, place):
+    """As zeros leave one over header, slots and entries."""
+    first, *others = sorted((place / "index").iterdir())
+    for path in others:
+        path.unlink()
+    data = first.read_bytes()
+    first.write_bytes(bytes(len(data) - 1) + b"x")
+    found = json.loads(run("verify", "store", "--json")[1])["findings"]
+    (row,) = (each for each in found if each["rule"] == "index_missing")
+    for command in commands(row["remedy"]):
+        code, _, err = run(*command)
+        assert code == 0, err
+    assert run("verify", "store")[0] == 0
+
+
 @pytest.mark.parametrize("gone", [("index",), ("index", "consumequeue", "checkpoint")])
 def test_the_remedy_of_a_lost_index_waits_for_the_log_where_that_is_damaged(run, place, gone):
     """A rebuild is refused until then, and is typed as it is printed afterwards."""

@@ -401,7 +401,7 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
         "error",
         "The CommitLog has messages with keys, and the index has no entry, unless "
         "messageIndexEnable=false.",
-        f"{WHOLE_LOG}stop the broker and run `rmqindex rebuild STORE`; with "
+        f"{WHOLE_LOG}stop the broker and run `rmqindex rebuild STORE --replace`; with "
         "messageIndexEnable=false there is nothing to verify.",
     ),
     AuditRule(

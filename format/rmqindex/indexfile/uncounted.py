@@ -51,7 +51,9 @@ _LOOKED_AT = 1 << 16
 def damaged_count(
     source: IndexSource, layout: Layout | None, header: IndexHeader
 ) -> CorruptIndexError | None:
-    """Return the error of a count behind which slots lead; None where the count may be right."""
+    """Return the error of a count below 0, or behind which slots lead; None for one that may be."""
+    if header.index_count < 0:  # no broker writes one
+        return _error(source, "a number from 0 on", header)
     count = max(header.index_count, FIRST_POSITION)
     if layout is None:
         used = header.hash_slot_count
@@ -172,7 +174,7 @@ def looks_emptied(source: IndexSource) -> bool:
 
 
 def _error(
-    source: IndexSource, expected: str, header: IndexHeader, is_damaged: bool
+    source: IndexSource, expected: str, header: IndexHeader, is_damaged: bool = True
 ) -> CorruptIndexError | None:
     if not is_damaged:
         return None

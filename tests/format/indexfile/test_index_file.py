@@ -543,6 +543,24 @@ class TestDamage:
         with IndexFile(path, mode="DROPMALFORMED") as file:
             assert rows_of(file.scan()) == []
 
+    @pytest.mark.parametrize("count", [-1, -(2**31)])
+    def test_a_count_below_0_is_damage_though_no_slot_leads_anywhere(self, tmp_path, count):
+        """The entries may be there all the same, as after a power cut."""
+        data = bytearray(patched(busy_file(), 36, count))
+        layout = layout_of(busy_file())
+        data[40 : layout.entry_offset(0)] = bytes(layout.entry_offset(0) - 40)
+        path = write(tmp_path, bytes(data))
+        told = f"a number from 0 on, got {count}"
+        with IndexFile(path, layout) as file:
+            with pytest.raises(CorruptIndexError, match=told):
+                file.check_header(is_last=True)
+            with pytest.raises(CorruptIndexError, match=told):
+                file.check_count(lambda: None)
+        with IndexFile(path) as file, pytest.raises(CorruptIndexError, match=told):
+            file.check_count(lambda: None)
+        with IndexFile(path, layout, mode="DROPMALFORMED") as file:
+            assert rows_of(file.scan()) == []
+
     def test_a_count_beyond_the_file_is_refused_or_cut(self, tmp_path):
         """Nothing is allocated for what a header claims."""
         oracle = busy_file()
