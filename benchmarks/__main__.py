@@ -24,6 +24,7 @@ LINES = {
     "build": ("_format_lines", "build"),
     "lookup": ("_format_lines", "look_up"),
     "decode": ("_format_lines", "decode"),
+    "warm": ("_warm_lines", "warm"),
     "start-up": ("_shell_lines", "start_up"),
     "rebuild": ("_rebuild_lines", "rebuild"),
     "recovery": ("_rebuild_lines", "recovery"),

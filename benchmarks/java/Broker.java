@@ -1,4 +1,5 @@
 import java.io.IOException;
+import java.lang.reflect.Field;
 import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
 import java.nio.charset.StandardCharsets;
@@ -11,6 +12,7 @@ import org.apache.rocketmq.common.BrokerConfig;
 import org.apache.rocketmq.store.CommitLog;
 import org.apache.rocketmq.store.DefaultMessageStore;
 import org.apache.rocketmq.store.DispatchRequest;
+import org.apache.rocketmq.store.QueryMessageResult;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
 import org.apache.rocketmq.store.index.IndexFile;
 import org.apache.rocketmq.store.index.IndexHeader;
@@ -126,8 +128,56 @@ public final class Broker {
         return nanos;
     }
 
+    /** Load a message store of the default geometry or another, so that it answers queries. */
+    public static DefaultMessageStore load(
+            String root, int fileSize, int hashSlotNum, int indexNum) throws Exception {
+        DefaultMessageStore store = store(root, fileSize, hashSlotNum, indexNum);
+        if (!store.load()) {
+            throw new IllegalStateException("the store does not load");
+        }
+        return store;
+    }
+
+    /** Ask the index of a loaded store for a key, again and again; returns nanos and hits. */
+    public static long[] queryOffset(
+            DefaultMessageStore store, String topic, String key, int maxNum, int times)
+            throws Exception {
+        Field field = DefaultMessageStore.class.getDeclaredField("indexService");
+        field.setAccessible(true);
+        IndexService service = (IndexService) field.get(store);
+        long hits = 0;
+        long start = System.nanoTime();
+        for (int i = 0; i < times; i++) {
+            hits += service.queryOffset(topic, key, maxNum, 0, Long.MAX_VALUE)
+                    .getPhyOffsets().size();
+        }
+        return new long[] {System.nanoTime() - start, hits};
+    }
+
+    /** Ask a loaded store for the messages of a key, again and again; returns nanos and hits. */
+    public static long[] queryMessage(
+            DefaultMessageStore store, String topic, String key, int maxNum, int times) {
+        long hits = 0;
+        long start = System.nanoTime();
+        for (int i = 0; i < times; i++) {
+            QueryMessageResult result =
+                    store.queryMessage(topic, key, maxNum, 0, Long.MAX_VALUE);
+            hits += result.getMessageBufferList().size();
+            result.release();
+        }
+        return new long[] {System.nanoTime() - start, hits};
+    }
+
     private static DefaultMessageStore store(String root, int fileSize) throws Exception {
+        MessageStoreConfig defaults = new MessageStoreConfig();
+        return store(root, fileSize, defaults.getMaxHashSlotNum(), defaults.getMaxIndexNum());
+    }
+
+    private static DefaultMessageStore store(
+            String root, int fileSize, int hashSlotNum, int indexNum) throws Exception {
         MessageStoreConfig config = new MessageStoreConfig();
+        config.setMaxHashSlotNum(hashSlotNum);
+        config.setMaxIndexNum(indexNum);
         config.setStorePathRootDir(root);
         config.setStorePathCommitLog(root + "/commitlog");
         config.setMappedFileSizeCommitLog(fileSize);
