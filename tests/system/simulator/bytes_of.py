@@ -48,19 +48,21 @@ def entries_of(root: str, slots: int) -> list[tuple[str, int, int, int, int]]:
 
 
 def has_crossed_chains(root: str, slots: int) -> bool:
-    """Tell whether an entry leads to one of another slot.
+    """Tell whether a slot, or an entry of it, leads to an entry of another slot.
 
     A broker that was killed between the slot and the count leaves that: the next one puts another
     slot's entry where the slot leads to.
     """
     index = Path(root) / "index"
     codes = {(name, position): code for name, position, code, _, _ in entries_of(root, slots)}
-    for (name, position), code in codes.items():
-        with (index / name).open("rb") as file:
-            file.seek(_HEADER + 4 * slots + 20 * position + 16)
-            (previous,) = struct.unpack(">i", file.read(4))
-        led_to = codes.get((name, previous))
-        if led_to is not None and (led_to - code) % slots:
+    for name in {name for name, _ in codes}:
+        data = (index / name).read_bytes()
+        count = len([each for each, _ in codes if each == name])
+        links = list(enumerate(struct.unpack_from(f">{slots}i", data, _HEADER)))
+        for position in range(1, count + 1):
+            (led_to,) = struct.unpack_from(">i", data, _HEADER + 4 * slots + 20 * position + 16)
+            links.append((codes[name, position] % slots, led_to))
+        if any(codes.get((name, led_to), slot) % slots != slot for slot, led_to in links):
             return True
     return False
 
