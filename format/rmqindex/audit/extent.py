@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from rmqindex.commitlog.snapshot import older_tail
 from rmqindex.errors import RmqIndexError
 from rmqindex.explanation.reach import LONGEST_LAG
 from rmqindex.indexfile.committed import open_index_source, read_header
@@ -39,6 +40,7 @@ __all__ = [
     "MissingRun",
     "add_damage",
     "audit_missing",
+    "audit_remains",
     "broker_of",
     "index_end",
     "log_start",
@@ -131,6 +133,15 @@ def audit_missing(
         f"entries of the messages with keys from {first.phy_offset} to {stop}",
         f"none; the last of them was stored {seconds} s after the first" if seconds else "none",
     )
+
+
+def audit_remains(log: CommitLog, findings: Findings) -> None:
+    """Say which messages behind a log's end nothing proves to be of an earlier life of it."""
+    tail = older_tail(log)
+    if tail is not None:
+        expected = "no messages behind it, or newer ones"
+        got = f"{tail.count} older ones, from offset {tail.phy_offset} on"
+        findings.add(tail.path, "log_remains", tail.byte, expected, got)
 
 
 def add_damage(findings: Findings, error: CorruptCommitLogError) -> None:

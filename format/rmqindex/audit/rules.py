@@ -329,6 +329,14 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
         RESTORE_LOG,
     ),
     AuditRule(
+        "log_remains",
+        "warning",
+        "Behind the CommitLog's end follow messages that are older than its last one, and nothing "
+        "tells whether an earlier life of the log left them.",
+        "Nothing if the broker's clock never stepped back; else its end is damage, and they are "
+        "missing: restore the file from a replica or a backup.",
+    ),
+    AuditRule(
         "dledger_checkpoint",
         "error",
         "DLedger's own checkpoint does not tell up to which entry its group had agreed, so that "

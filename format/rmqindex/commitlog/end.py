@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from rmqindex.record.records import Records
     from rmqindex.storage.source import ByteSource
 
-__all__ = ["LogTail", "damage_error", "last_with_data"]
+__all__ = ["ASKED_RECORDS", "LogTail", "damage_error", "last_with_data"]
 
 _DAMAGE_HINT = (
     "restore the file from a replica or a backup, or read what is left of it with the mode "
@@ -60,8 +60,8 @@ _DAMAGE_HINT = (
 # messages than this would consist of tiny ones.
 _COPY_BYTES = 4 * 1024 * 1024
 _COPY_RECORDS = 1024
-# Of how many records in a row the units are looked at.
-_ASKED_RECORDS = 64
+#: Of how many records in a row the units are looked at.
+ASKED_RECORDS = 64
 
 
 class Verdict(NamedTuple):
@@ -251,7 +251,7 @@ class LogTail:
         later = np.flatnonzero(store_timestamps(records) >= (newest or 0))
         if any(record_crc_fault(records, place) is None for place in later[:1].tolist()):
             return True
-        asked = range(min(len(records), _ASKED_RECORDS))
+        asked = range(min(len(records), ASKED_RECORDS))
         led = {led_by_unit(root, records, place) for root in self._roots for place in asked}
         if led & {True, False}:
             return False not in led

@@ -66,6 +66,7 @@ __all__ = [
     "LeadKind",
     "Leads",
     "find_leads",
+    "have_places",
     "last_units",
     "led_by_unit",
     "named_stop",
@@ -275,6 +276,7 @@ _ANCHORS = 8
 _BLOCK_ROWS = 1 << 18
 # Where a record has the number of its queue and its queue offset, and how wide they are, bytes.
 _QUEUE_FIELDS = (QUEUE_ID_OFFSET, 4), (QUEUE_OFFSET_OFFSET, 8)
+_TRANSACTION, _COMMITTED = 3 << 2, 2 << 2  # MessageSysFlag
 _DISPATCH_QUEUES = "INNER_MULTI_DISPATCH"
 _DISPATCH_OFFSETS = "INNER_MULTI_QUEUE_OFFSET"
 
@@ -317,6 +319,12 @@ def named_stop(lead: Lead, start: int, record_at: Callable[[int], Records | None
     return None
 
 
+def have_places(records: Records) -> NDArray[np.bool_]:
+    """Return which records have a place in a queue: not those of transactions that are open."""
+    kinds = records.sys_flag & _TRANSACTION
+    return np.asarray((kinds == 0) | (kinds == _COMMITTED), np.bool_)
+
+
 def led_by_unit(root: Path, records: Records, place: int) -> bool | None:
     """Return whether the unit of a record's queue offset leads to it, in a plain queue of a store.
 
@@ -330,7 +338,7 @@ def led_by_unit(root: Path, records: Records, place: int) -> bool | None:
     )
     topic = bytes(records.data[int(records.topic_start[place]) : int(records.topic_stop[place])])
     position = number * UNIT_DTYPE.itemsize
-    if b"\0" in topic or b"/" in topic or position < 0:
+    if b"\0" in topic or b"/" in topic or position < 0 or not have_places(records)[place]:
         return None
     folder = root / QUEUE_FOLDER / os.fsdecode(topic) / str(queue_id)
     files = sorted(name for name in _names_in(folder) if _QUEUE_FILE.fullmatch(name))

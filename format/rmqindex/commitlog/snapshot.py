@@ -10,17 +10,29 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from rmqindex.commitlog.files import LogFile, find_files
+import numpy as np
+
+from rmqindex.commitlog.end import ASKED_RECORDS
+from rmqindex.commitlog.files import LogFile, file_at, find_files
+from rmqindex.commitlog.framing import frames_of
+from rmqindex.commitlog.leads import have_places, led_by_unit
 from rmqindex.commitlog.log import CommitLog
+from rmqindex.commitlog.walk import find_record, walk
 from rmqindex.errors import RmqIndexError
+from rmqindex.layout.record import QUEUE_ID_OFFSET, QUEUE_OFFSET_OFFSET
+from rmqindex.record.batches import store_timestamps
+from rmqindex.record.records import gather
 from rmqindex.storage.identity import FileChangedError
 from rmqindex.storage.location import Location  # noqa: TC001  (read by from_json)
 from rmqindex.storage.opening import FileMark, map_files
-from rmqindex.store.store import Store
+from rmqindex.store.store import Store, root_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from numpy.typing import NDArray
+
+    from rmqindex.record.records import Records
     from rmqindex.storage.location import PathLike
     from rmqindex.storage.source import ByteSource
 
@@ -33,15 +45,19 @@ if TYPE_CHECKING:
 __all__ = [
     "LogArgument",
     "LogSnapshot",
+    "OlderTail",
     "commit_log_of",
     "ensure_end",
     "marked_file",
     "marked_files",
+    "older_tail",
 ]
 
 
 # A file begins with a message, whose fixed fields are unique.
 _HEAD_BYTES = 64
+# Records that are looked at at once.
+_MOST_RECORDS = 8 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,3 +191,86 @@ def ensure_end(
         raise error
     if on_malformed is not None:
         on_malformed(error)
+
+
+@dataclass(frozen=True, slots=True)
+class OlderTail:
+    """Sound records behind a log's end, older than its last one, of which nothing tells the life.
+
+    An earlier life of the log left them, or the broker's clock stepped back and the end is a hole.
+
+    Attributes:
+        path: The file of the log that has them.
+        byte: Where the log ends, from the start of the file.
+        phy_offset: The offset of the first one, bytes.
+        count: How many there are.
+    """
+
+    path: str
+    byte: int
+    phy_offset: int
+    count: int
+
+
+def older_tail(log: CommitLog) -> OlderTail | None:
+    """Return what older records lie behind a log's end, unless something proves whose they are.
+
+    A later life of the log uses queue offsets again. Of a remote log, and of DLedger's, whose
+    entries have an order, none are looked for.
+
+    Raises:
+        RmqIndexError: The storage failed.
+    """
+    end = log.max_offset
+    file = file_at(log.files, end)
+    if file is None or file.entry_head or file.path.local is None:
+        return None
+    stores = {root_of(each.path.parent).local for each in log.files}
+    roots = [store for store in stores if store is not None]
+    with log.open_file(file) as source:
+        runs = list(_runs_behind(source, file, end - file.start))
+        if not runs:
+            return None
+        places = {(t, q): n for run in runs for t, q, n in reversed(_queue_places(run))}
+        newest = None
+        for records in log.records(file.start, end, mode="DROPMALFORMED", proves_end=False):
+            newest = int(store_timestamps(records)[-1])
+            ids = _queue_ids(records)
+            mine = np.flatnonzero(np.isin(ids, [queue_id for _, queue_id in places]))
+            for topic, queue_id, number in _queue_places(records.take(mine)):
+                if places.get((topic, queue_id), number + 1) <= number:
+                    return None
+        for run in runs:
+            if newest is None or (store_timestamps(run) >= newest).any():
+                return None  # a broker has written on
+            asked = range(min(len(run), ASKED_RECORDS))
+            if any(led_by_unit(root, run, place) is False for root in roots for place in asked):
+                return None
+    count = sum(map(len, runs))
+    return OlderTail(str(file.path), end - file.start, int(runs[0].phy_offset[0]), count)
+
+
+def _runs_behind(source: ByteSource, file: LogFile, end: int) -> Iterator[Records]:
+    """Yield the sound records behind a place of a file, in which anything may lie between them."""
+    at, size = end, min(source.size, file.size)
+    while (found := find_record(source, file, at, size)) is not None:
+        frames = frames_of(file)
+        yield from walk(source, file, frames, found, size, _MOST_RECORDS)
+        at = max(frames.at, found + 1)
+
+
+def _queue_ids(records: Records) -> NDArray[np.int64]:
+    return gather(records.data, records.starts + QUEUE_ID_OFFSET, "i4").astype(np.int64)
+
+
+def _queue_places(records: Records) -> list[tuple[bytes, int, int]]:
+    """Return topic, queue and queue offset of each record that has a place."""
+    records = records.take(have_places(records))
+    numbers = gather(records.data, records.starts + QUEUE_OFFSET_OFFSET, "i8").tolist()
+    topics = (
+        bytes(records.data[start:stop])
+        for start, stop in zip(
+            records.topic_start.tolist(), records.topic_stop.tolist(), strict=True
+        )
+    )
+    return list(zip(topics, _queue_ids(records).tolist(), numbers, strict=True))

@@ -25,6 +25,7 @@ import numpy as np
 from rmqindex.commitlog.files import folders_of
 from rmqindex.commitlog.leads import find_leads, proved_lead
 from rmqindex.commitlog.log import CommitLog
+from rmqindex.commitlog.snapshot import older_tail
 from rmqindex.errors import RmqIndexError
 from rmqindex.explanation.wording import Commands
 from rmqindex.indexfile.committed import open_index_source, read_header
@@ -319,16 +320,17 @@ class MissingPart:
 
     Attributes:
         part: ``start``: before the log's first file; ``middle``: between two; ``end``: behind the
-            log's end.
+            log's end; ``older``: the same, which nothing proves but older records behind it.
         folder: The folder of the log's files.
         start: The first offset that is missing, bytes; None for ``start``, where nothing tells.
-        stop: The offset behind the last one, bytes; None for ``end``, where nothing tells.
+        stop: The offset behind the last one, bytes; None for ``end`` and ``older``, where nothing
+            tells.
         proof: The IndexFile, or the file of a ConsumeQueue, that leads there; the file of the log
-            behind the hole for ``middle``.
+            behind the hole for ``middle``, and that with the records for ``older``.
         phy_offset: The offset of the message to which ``proof`` leads, bytes; None for ``middle``.
     """
 
-    part: Literal["start", "middle", "end"]
+    part: Literal["start", "middle", "end", "older"]
     folder: str
     start: int | None
     stop: int | None
@@ -350,6 +352,13 @@ class MissingPart:
                 f"{self.folder}: no file has the offsets from {self.start} to before {self.stop}. "
                 f"Their messages are missing from {what}; restore the files from a replica or a "
                 "backup"
+            )
+        if self.part == "older":
+            return (
+                f"{self.proof}: the CommitLog ends at offset {self.start}, and older messages "
+                f"follow, from offset {self.phy_offset} on. Unless an earlier life of the log left "
+                f"them, the broker's clock stepped back, and they are missing from {what}; restore "
+                "the file from a replica or a backup"
             )
         end = f"ends at offset {self.start}" if self.start else "has no messages"
         return (
@@ -422,6 +431,10 @@ def missing_parts(
     last = None if end is None else _proved(log, newest, end)
     if last is not None and end is not None:
         parts.append(MissingPart("end", folder, end, None, last.path, last.phy_offset))
+    older = older_tail(log) if last is None else None
+    if older is not None:
+        end = log.max_offset
+        parts.append(MissingPart("older", folder, end, None, older.path, older.phy_offset))
     if taken is not None:
         parts = [left for part in parts if (left := part.without(*taken)) is not None]
     return tuple(

@@ -7,7 +7,7 @@ import shutil
 import struct
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import numpy as np
 import pyarrow.fs as pafs
@@ -19,6 +19,7 @@ from recorded import MESSAGE_KINDS
 from rmqindex import CommitLog, CorruptCommitLogError, Layout, MessageStore
 from rmqindex.commitlog import newest_messages, selection
 from rmqindex.commitlog.selection import Selection
+from rmqindex.commitlog.snapshot import older_tail
 from rmqindex.commitlog.tailing import follow
 from rmqindex.explanation.log_search import KeyForms, LogParts, LogSearch
 from rmqindex.explanation.reach import missing_parts
@@ -224,12 +225,13 @@ class TestAClockThatStepsBack:
     def stepped(self, tmp_path):
         """Return what writes a log of so many late messages, and lost the first of them."""
 
-        def write(late, *, units=0, index=False, queue_offset=10):
+        def write(late, *, units=0, index=False, queue_offset=10, sys_flag=0):
             root, log = tmp_path / "store", Log(FILE_SIZE)
             for number in range(10):
                 log.append(replace(message(number), queue_offset=number))
             for number in range(late):
-                then = replace(message(10 + number), queue_offset=queue_offset + number)
+                at = queue_offset + number
+                then = replace(message(10 + number), queue_offset=at, sys_flag=sys_flag)
                 at = then.store_timestamp - (self.BACK if number < 5 else 0)
                 log.append(replace(then, store_timestamp=at))
             folder = log.write_to(root / "commitlog")
@@ -292,6 +294,34 @@ class TestAClockThatStepsBack:
         assert self.refuses(folder, log.offsets[10] + 4)
         assert self.dropped(folder)[0] == [o for o in log.offsets if o != log.offsets[10]]
 
+    @pytest.mark.parametrize("kept", [0, 3])
+    def test_where_nothing_leads_there_the_end_is_doubtful(self, stepped, kept):
+        """Nothing proves an earlier life either: answers from the log, and an audit, say so."""
+        log, folder, path = stepped(4, units=kept)
+        tail = {"byte": log.offsets[10], "phy_offset": log.offsets[11], "count": 3}
+        with CommitLog(folder) as found:
+            assert offsets(found) == log.offsets[:10]
+            assert asdict(older_tail(found)) == {"path": str(path), **tail}
+            (part,) = missing_parts(found, folder.parent)
+            assert (part.part, part.start, part.phy_offset) == (
+                "older",
+                log.offsets[10],
+                log.offsets[11],
+            )
+            assert "the broker's clock stepped back" in part.text()
+            assert missing_parts(found, folder.parent, stop=log.offsets[10]) == ()
+        rows = rmqindex.verify(folder.parent, "auto").to_pylist()
+        (row,) = [row for row in rows if row["rule"] == "log_remains"]
+        assert (row["file"], row["byte"]) == (str(path), log.offsets[10])
+        with pytest.warns(rmqindex.IncompleteLogWarning, match="clock stepped back"):
+            MessageStore(folder.parent).messages()
+
+    def test_numbers_of_half_messages_prove_no_other_life(self, stepped):
+        """They have no queue, and all the offset 0."""
+        _, folder, _ = stepped(4, sys_flag=4, queue_offset=0)
+        with CommitLog(folder) as found:
+            assert older_tail(found) is not None
+
     @pytest.mark.parametrize("led", [{}, {"units": 10}], ids=str)
     def test_remains_are_the_end(self, stepped, led):
         """Their queue offsets are those of messages that came since."""
@@ -300,6 +330,8 @@ class TestAClockThatStepsBack:
             assert offsets(found) == log.offsets[:10]
             assert found.end_error() is None
             assert found.max_offset == log.offsets[10]
+            assert older_tail(found) is None
+            assert missing_parts(found, folder.parent) == ()
 
     def test_a_unit_that_leads_elsewhere_tells_more_than_an_index(self, stepped):
         """An index keeps entries of a tail that was cut; a broker cuts its queues."""
