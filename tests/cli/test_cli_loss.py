@@ -10,6 +10,8 @@ import struct
 
 import pytest
 
+from rmqindex import IndexFileWriter, Layout
+
 # Of the sample store, where a header is not to tell.
 GEOMETRY = ("--max-hash-slot-num", 97, "--max-index-num", 200)
 COUNTS = [-1, 0, 1, 50, 176, 2**31 - 1]
@@ -273,6 +275,21 @@ def test_an_offset_behind_that_of_the_last_entry_is_no_loss(run, store, files, b
     code, _, err = run(*shlex.split(line))
     assert (code, err) == (0, "")
     assert run("verify", store)[0] == 0
+
+
+def test_offsets_of_a_longer_log_are_a_loss_though_a_shorter_one_follows(run, store, files):
+    """As ``relayout`` puts them into one file, where a log was truncated and has gone on."""
+    beyond = store / "index" / f"{int(files[-1].name) + 1}"
+    with IndexFileWriter(beyond, Layout(97, 200)) as writer:
+        for place in range(9):
+            writer.put(f"k{place}", 10**9 + 100 * place, 1_795_000_000_000)
+    shutil.copyfile(files[-1], beyond.with_name(f"{int(beyond.name) + 1}"))
+    assert run("relayout", store, "--slots", 97, "--entries", 2000)[0] == 0
+    code, out, _ = run("verify", store)
+    assert (code, "entry_beyond_log" in out) == (1, True)
+    code, _, err = run("rebuild", store, "--replace")
+    assert code == 2
+    assert "9 entries" in err
 
 
 @pytest.mark.parametrize("count", [0, 1, 50, 198])

@@ -30,7 +30,7 @@ from rmqindex.storage.identity import FileChangedError
 from rmqindex.transaction.directories import exists
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from numpy.typing import NDArray
 
@@ -46,6 +46,7 @@ __all__ = [
     "UncountedEntries",
     "elapsed_seconds",
     "entry_byte",
+    "is_of_one_history",
     "open_audited",
     "open_planned",
     "shown_layout",
@@ -92,6 +93,25 @@ def whole_entries(size: int, layout: Layout) -> int:
     return min(layout.capacity, max((size - layout.entry_offset(0)) // ENTRY_SIZE - 1, 0))
 
 
+def is_of_one_history(blocks: Iterable[NDArray[Any]], end: int) -> bool:
+    """Return whether a greater offset than the last entry's can only be a damaged one.
+
+    A broker skips messages before the last one that it indexed. Where a log was truncated, and the
+    entries of both its lives were put into one file, their offsets step back.
+
+    Args:
+        blocks: The offsets of all entries of a file.
+        end: That of the last one.
+    """
+    before = -1
+    for offsets in blocks:
+        kept = np.append(before, offsets[offsets <= end].astype(np.int64))
+        if (kept[1:] < kept[:-1]).any():
+            return False
+        before = int(kept[-1])
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class AuditedFile:
     """A file under audit; the caller closes its source.
@@ -133,10 +153,7 @@ class AuditedFile:
 
     @property
     def end_phy_offset(self) -> int | None:
-        """The offset of the last entry, which no other exceeds; None where the header has another.
-
-        A broker skips messages before the last one that it indexed.
-        """
+        """The offset of the last entry; None where the header has another."""
         if not self.has_end or self.is_live:
             return None
         end = self.header.end_phy_offset
@@ -158,6 +175,10 @@ class AuditedFile:
         stop = self.count + FIRST_POSITION
         for first in range(FIRST_POSITION, stop, BLOCK):
             yield first, self.source.entry_range(self.layout, first, min(first + BLOCK, stop))
+
+    def is_of_one_history(self, end: int) -> bool:
+        """As :func:`is_of_one_history`, of all its entries."""
+        return is_of_one_history((entries["phy_offset"] for _, entries in self.blocks()), end)
 
     def slot_blocks(self) -> Iterator[tuple[int, NDArray[np.int32]]]:
         """Yield the number of each block's first slot, and the slots' values."""

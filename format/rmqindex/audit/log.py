@@ -186,6 +186,8 @@ def _report_dangling(
     disproved = states == _BEYOND_END
     if disproved.any() and (end := file.end_phy_offset) is not None:
         disproved &= offsets > end
+        if disproved.any():
+            disproved &= file.is_of_one_history(end)
         expected = f"at most {end}, that of the last entry"
         _report_offsets(file, first, offsets, disproved, ("entry_dangling", expected), findings)
         states = np.where(disproved, _UNVERIFIED, states)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from rmqindex.audit.audited import is_of_one_history
 from rmqindex.bulk.files import header_of
 from rmqindex.bulk.old_entries import replaced_entries
 from rmqindex.commitlog.log import MATCH_STATES
@@ -415,14 +416,15 @@ class LossJudge:
         return Missing(lost, ~lost & ~chosen)
 
     def _end_of(self, name: str) -> int | None:
-        """Return the offset of a file's last entry if the header agrees."""
+        """Return the offset of a file's last entry if no sound one is greater."""
         entry = next(file for file in self._files if file.name == name)
         last = -1
         for batch in self.entries(entry):
             last = int(batch.offsets[-1])
         with suppress(RmqIndexError):
-            if last >= 0 and header_of(entry.path).end_phy_offset == last:
-                return last
+            blocks = (batch.offsets for batch in self.entries(entry))
+            is_end = last >= 0 and header_of(entry.path).end_phy_offset == last
+            return last if is_end and is_of_one_history(blocks, last) else None
         return None
 
     @cached_property
