@@ -115,7 +115,7 @@ class TestVerify:
         shutil.rmtree(tmp_path / "store" / "index")
         monkeypatch.chdir(tmp_path)
         (finding,) = json.loads(run("verify", "store", "--json")[1])["findings"]
-        assert "`rmqindex rebuild store`" in finding["remedy"]
+        assert "`rmqindex rebuild store --replace`" in finding["remedy"]
 
     def test_paths_are_as_they_were_given(self, run, store, monkeypatch):
         """Relative where the user's is, the checkpoint's and the log's too."""
@@ -217,7 +217,7 @@ class TestPlot:
     def test_what_is_counted_are_the_entries(self, tmp_path):
         """Chains, slots and times add up to the entries."""
         from rmqindex.answers.plot import count_index
-        from rmqindex.store.snapshot import IndexSnapshot
+        from rmqindex.store import IndexSnapshot
 
         counts = count_index(IndexSnapshot.of(STORE, None, "FAILFAST"))
         assert sum(counts.entry_counts) == 959

@@ -24,7 +24,7 @@ from rmqindex import (
     salvage,
     verify,
 )
-from rmqindex.indexfile.committed import open_index_source
+from rmqindex.indexfile import open_index_source
 
 MIB = 1 << 20
 LARGEST = 2**31 - 1

@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from rmqindex import IndexFile, IndexFileWriter, Layout
-from rmqindex.layout.index_file import INT64_MAX, INT64_MIN
+from rmqindex.layout import INT64_MAX, INT64_MIN
 from rmqindex.times import (
     LAST_MILLISECOND,
     LocalTime,

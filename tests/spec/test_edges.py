@@ -17,10 +17,9 @@ import spectext
 from examples import examples
 from rmqindex import CorruptIndexError, IndexDirectory, IndexFile, IndexFileWriter, Layout
 from rmqindex.errors import RmqIndexError
-from rmqindex.query.many_keys import lookup_keys
+from rmqindex.query import lookup_keys
 from rmqindex.record.text import java_text
-from rmqindex.store.names import is_index_name
-from rmqindex.store.snapshot import IndexSnapshot
+from rmqindex.store import IndexSnapshot, is_index_name
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,7 +15,7 @@ from kaitaistruct import KaitaiStream
 
 import spectext
 from rmqindex import CorruptIndexError, IndexFile, IndexHeader, Layout, sample_store
-from rmqindex.layout.index_file import SLOT_DTYPE
+from rmqindex.layout import SLOT_DTYPE
 
 if TYPE_CHECKING:
     from collections.abc import Callable

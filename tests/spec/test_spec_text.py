@@ -14,8 +14,8 @@ import spectext
 from rmqindex import Layout
 from rmqindex.indexfile.committed import TIERED_MAGICS
 from rmqindex.keys import hashing, messages
+from rmqindex.layout import ENTRY_DTYPE, HEADER_DTYPE, SLOT_DTYPE
 from rmqindex.layout import index_file as layout_module
-from rmqindex.layout.index_file import ENTRY_DTYPE, HEADER_DTYPE, SLOT_DTYPE
 from rmqindex.store import checkpoint as checkpoint_module
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from rmqindex import (
     sample_store,
 )
 from rmqindex.record import inner_messages
-from rmqindex.store.snapshot import IndexSnapshot
+from rmqindex.store import IndexSnapshot
 
 if TYPE_CHECKING:
     from pathlib import Path

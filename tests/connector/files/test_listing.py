@@ -13,7 +13,7 @@ from pyspark_rmqindex.options import read_options
 from pyspark_rmqindex.stream import listing as stream_listing
 from rmqindex import IndexFileWriter, Layout, RmqIndexError
 from rmqindex.storage import filesystem, opening
-from rmqindex.transaction.journal import staging_root
+from rmqindex.transaction import staging_root
 
 LAYOUT = Layout(97, 200)
 

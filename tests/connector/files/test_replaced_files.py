@@ -29,7 +29,7 @@ from pyspark_rmqindex.schema import full_schema
 from pyspark_rmqindex.sql.key_finder import KeyFinder
 from pyspark_rmqindex.stream.entries import IndexStreamReader
 from rmqindex import IndexFileWriter, Layout, RmqIndexError
-from rmqindex.bulk.relayout import relayout_index
+from rmqindex.bulk import relayout_index
 from s3_server import BUCKET
 
 BEGIN = 1_700_000_000_000

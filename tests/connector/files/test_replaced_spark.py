@@ -8,7 +8,7 @@ from test_replaced_files import KEYS, LAYOUT, build, rewrite_in_place
 
 from pyspark_rmqindex import lookup, register, table
 from rmqindex import Layout
-from rmqindex.bulk.relayout import relayout_index
+from rmqindex.bulk import relayout_index
 from streams import run_to_end
 
 # Each change is beside each reader without Spark, too: test_replaced_files.py.

@@ -13,9 +13,9 @@ from pyspark_rmqindex.join.cost import (
     probe_cost,
     scan_cost,
 )
-from rmqindex.indexfile.fingerprint import Fingerprint
+from rmqindex.indexfile import Fingerprint
+from rmqindex.storage import Location
 from rmqindex.storage.identity import FileIdentity
-from rmqindex.storage.location import Location
 
 
 def file_of(entries, slots):

@@ -15,7 +15,7 @@ from pyspark_rmqindex.messages.columns import Messages, ensure_fits, log_columns
 from pyspark_rmqindex.options import message_options, read_options
 from rmqindex import CommitLog, RmqIndexError
 from rmqindex.commitlog import in_halves
-from rmqindex.record.bodies import UnpackedSizeError
+from rmqindex.record import UnpackedSizeError
 
 KEYS = pa.list_(pa.string())
 COMPRESSED, INNER = 0x001, 0x40 | 0x80

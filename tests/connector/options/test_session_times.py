@@ -18,7 +18,7 @@ from pyspark_rmqindex.options import (
     task_range,
     time_texts,
 )
-from rmqindex.layout.index_file import INT64_MAX, INT64_MIN
+from rmqindex.layout import INT64_MAX, INT64_MIN
 from rmqindex.times import parse_time
 
 

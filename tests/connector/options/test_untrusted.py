@@ -16,10 +16,9 @@ from pyspark_rmqindex.stream.store_offset import StoreOffset
 from pyspark_rmqindex.write.job import write_options
 from rmqindex import RmqIndexError
 from rmqindex.storage import Location
-from rmqindex.store.patterns import expand, matcher
+from rmqindex.store import expand, matcher
 from rmqindex.times import zone_of
-from rmqindex.transaction.journal import staging_root
-from rmqindex.transaction.owner import Owner
+from rmqindex.transaction import Owner, staging_root
 
 OFFSET = {
     "file": "100", "position": 1, "entries": 1, "phy_offset": 0, "begin_timestamp": 0,

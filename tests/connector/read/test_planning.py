@@ -24,10 +24,10 @@ from pyspark_rmqindex.read.planning import (
     wanted_by,
 )
 from rmqindex import index_key, key_hash
-from rmqindex.indexfile.fingerprint import Fingerprint
+from rmqindex.indexfile import Fingerprint
 from rmqindex.query import may_hold
+from rmqindex.storage import Location
 from rmqindex.storage.identity import FileIdentity
-from rmqindex.storage.location import Location
 
 
 def a_file(entries, begin_timestamp=1000, name="f"):

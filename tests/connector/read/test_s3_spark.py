@@ -18,7 +18,7 @@ from pyspark_rmqindex.options import (
     stream_options,
 )
 from recorded import MESSAGE_KINDS
-from rmqindex.storage.s3 import S3Settings
+from rmqindex.storage import S3Settings
 from s3_server import ACCESS_KEY, BUCKET, SECRETS, by_kind
 from streams import run_to_end
 

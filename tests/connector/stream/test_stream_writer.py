@@ -25,9 +25,8 @@ from pyspark_rmqindex.stream.writer import IndexStreamWriter
 from pyspark_rmqindex.write.job import write_options
 from pyspark_rmqindex.write.writer import IndexWriter
 from rmqindex import IndexFile, IndexFileWriter, Layout, RmqIndexError
-from rmqindex.bulk.sorted_runs import CONTENT, RunSlice
-from rmqindex.transaction.journal import effective_listing, staging_root
-from rmqindex.transaction.owner import Owner
+from rmqindex.bulk import CONTENT, RunSlice
+from rmqindex.transaction import Owner, effective_listing, staging_root
 from streams import run_to_end
 
 SCHEMA = (

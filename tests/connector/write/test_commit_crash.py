@@ -16,8 +16,7 @@ from killing import assert_one_turn, kill_before, lives
 from pyspark_rmqindex.write.writer import IndexWriter
 from rmqindex import IndexFile, Layout, RmqIndexError
 from rmqindex.store import Store
-from rmqindex.transaction import exists
-from rmqindex.transaction.journal import effective_listing
+from rmqindex.transaction import effective_listing, exists
 
 pytestmark = pytest.mark.system
 

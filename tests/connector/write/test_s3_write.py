@@ -23,11 +23,10 @@ from pyspark_rmqindex.write.job import write_options
 from pyspark_rmqindex.write.writer import IndexWriter
 from rmqindex import IndexFile, IndexFileWriter, RmqIndexError
 from rmqindex.storage import Location
-from rmqindex.store.store import index_files
-from rmqindex.transaction import object_staging
+from rmqindex.store import index_files
+from rmqindex.transaction import Owner, object_staging
 from rmqindex.transaction.commit_record import STAGING_PREFIX
 from rmqindex.transaction.object_staging import ObjectStaging
-from rmqindex.transaction.owner import Owner
 from s3_server import BUCKET, SECRETS
 
 pytestmark = pytest.mark.usefixtures("s3_environment")

@@ -26,7 +26,7 @@ from pyspark_rmqindex.write.writer import IndexWriter
 from recorded import MESSAGE_KINDS
 from rmqindex import IndexFile, IndexFileWriter, Layout, RmqIndexError, key_hash
 from rmqindex.indexwriter.appender import EntryAppender
-from rmqindex.transaction.journal import effective_listing, staging_root
+from rmqindex.transaction import effective_listing, staging_root
 
 SCHEMA = (
     StructType()

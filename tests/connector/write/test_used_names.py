@@ -11,9 +11,9 @@ from spark_writes import write
 
 from rmqindex import RmqIndexError, rebuild_index, sample_store
 from rmqindex.bulk.relayout import expire_index, relayout_index
-from rmqindex.indexfile.geometry import Layout
+from rmqindex.indexfile import Layout
+from rmqindex.store import index_files
 from rmqindex.store.names import timestamp_name
-from rmqindex.store.store import index_files
 from rmqindex.times import zone_of
 from rmqindex.transaction.used_names import LAST_NAME
 from s3_server import BUCKET
@@ -107,8 +107,7 @@ def test_a_kept_name_that_is_none_is_refused(tmp_path):
 def test_a_directory_that_was_made_anew_knows_the_names_of_the_last_recorded_commit(tmp_path):
     """Somebody deleted the files, and not what a stream has recorded beside them."""
     from pyspark_rmqindex.write.job import write_options
-    from rmqindex.transaction.local_staging import LocalStaging
-    from rmqindex.transaction.owner import Owner
+    from rmqindex.transaction import LocalStaging, Owner
 
     index = tmp_path / "index"
     write(index, (0, 100))

@@ -31,8 +31,7 @@ from rmqindex import (
     verify,
 )
 from rmqindex.audit.findings import Findings
-from rmqindex.transaction.local_staging import LocalStaging
-from rmqindex.transaction.owner import Owner
+from rmqindex.transaction import LocalStaging, Owner
 
 LAYOUT = Layout(97, 200)
 BEGIN = 1_700_000_000_000

@@ -28,9 +28,7 @@ from rmqindex import (
     sample_store,
 )
 from rmqindex.bulk.relayout import expire_index
-from rmqindex.transaction.journal import effective_listing, staging_root
-from rmqindex.transaction.local_staging import LocalStaging
-from rmqindex.transaction.owner import Owner
+from rmqindex.transaction import LocalStaging, Owner, effective_listing, staging_root
 
 STORE = sample_store()
 LAYOUT = Layout(97, 200)

@@ -18,10 +18,9 @@ from rmqindex import (
 )
 from rmqindex.bulk import rebuild as rebuild_module
 from rmqindex.indexwriter.appender import EntryAppender
-from rmqindex.storage.location import Location
-from rmqindex.store.snapshot import open_in_store
-from rmqindex.transaction.journal import effective_listing
-from rmqindex.transaction.local_staging import LocalStaging
+from rmqindex.storage import Location
+from rmqindex.store import open_in_store
+from rmqindex.transaction import LocalStaging, effective_listing
 
 LAYOUT = Layout(97, 200)
 STORE = sample_store()

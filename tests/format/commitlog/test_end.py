@@ -21,9 +21,9 @@ from rmqindex.commitlog import newest_messages, selection
 from rmqindex.commitlog.selection import Selection
 from rmqindex.commitlog.snapshot import older_tail
 from rmqindex.commitlog.tailing import follow
+from rmqindex.explanation import missing_parts
 from rmqindex.explanation.log_search import KeyForms, LogParts, LogSearch
-from rmqindex.explanation.reach import missing_parts
-from rmqindex.export.usage import measure_usage
+from rmqindex.export import measure_usage
 
 SAMPLE = rmqindex.sample_store()
 UNIT = np.dtype([("phy_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])

@@ -24,8 +24,8 @@ from rmqindex import (
     verify,
 )
 from rmqindex.explanation import uncovered, uncovered_in
-from rmqindex.storage.location import Location
-from rmqindex.store.snapshot import IndexSnapshot
+from rmqindex.storage import Location
+from rmqindex.store import IndexSnapshot
 
 SAMPLE = rmqindex.sample_store()
 NAMES = sorted(path.name for path in (SAMPLE / "index").iterdir())

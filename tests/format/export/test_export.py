@@ -22,7 +22,7 @@ from commitlog_encoder import Log, Message, properties_text
 from rmqindex import CommitLog, CorruptCommitLogError, RmqIndexError
 from rmqindex.commitlog import Selection, newest_messages, select_messages
 from rmqindex.export import DEFAULT_COLUMNS, EntrySelection, export_entries, export_messages
-from rmqindex.store.snapshot import IndexSnapshot
+from rmqindex.store import IndexSnapshot
 
 STORE = rmqindex.sample_store()
 TOPICS = ("A", "B", "C")

@@ -8,7 +8,7 @@ import pytest
 import live_broker
 from rmqindex import IndexFile, Layout, verify
 from rmqindex.keys import HashSet
-from rmqindex.query.point_lookup import PointFile
+from rmqindex.query import PointFile
 
 LAYOUT = Layout(5, 30)
 OLD, NEW = "20231114221320000", "20231114221320029"

@@ -27,12 +27,10 @@ from rmqindex import (
     RmqIndexError,
     verify,
 )
-from rmqindex.indexfile.committed import open_index_source
+from rmqindex.indexfile import open_index_source
 from rmqindex.indexwriter.append_in_place import InPlaceAppend
+from rmqindex.transaction import LocalStaging, Owner, effective_listing, staging_root
 from rmqindex.transaction.directories import unfinished_append
-from rmqindex.transaction.journal import effective_listing, staging_root
-from rmqindex.transaction.local_staging import LocalStaging
-from rmqindex.transaction.owner import Owner
 
 NAME = "20240102030405678"
 LAYOUT = Layout(7, 40)

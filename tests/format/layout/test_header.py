@@ -12,7 +12,7 @@ from rmqindex import IndexHeader, Layout, RmqIndexError, salvage
 from rmqindex.indexfile.committed import TIERED_MAGICS
 from rmqindex.indexwriter.append_in_place import InPlaceAppend
 from rmqindex.indexwriter.appender import EntryAppender
-from rmqindex.query.point_lookup import PointFile
+from rmqindex.query import PointFile
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 INT32 = st.integers(-(2**31), 2**31 - 1)

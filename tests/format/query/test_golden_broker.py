@@ -22,7 +22,7 @@ from rmqindex import (
     verify,
 )
 from rmqindex.query.many_keys import lookup_keys
-from rmqindex.store.snapshot import IndexSnapshot
+from rmqindex.store import IndexSnapshot
 from trees import queue_files
 
 VERSIONS = sorted(path.name for path in BROKER_VERSIONS.iterdir() if path.is_dir())

@@ -34,8 +34,7 @@ from rmqindex import (
 )
 from rmqindex.indexwriter.appender import EntryAppender
 from rmqindex.store.names import timestamp_name
-from rmqindex.transaction.local_staging import LocalStaging
-from rmqindex.transaction.owner import Owner
+from rmqindex.transaction import LocalStaging, Owner
 from trees import files_of
 from twin import LONG_MAX, BrokerFile, java_hash
 

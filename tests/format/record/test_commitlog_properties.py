@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from commitlog_encoder import java_properties
 from rmqindex import parse_properties, property_pairs
-from rmqindex.layout.record import COMMITLOG_SCHEMA
+from rmqindex.layout import COMMITLOG_SCHEMA
 from rmqindex.record.properties import PropertyPairs
 from rmqindex.record.text import cut, java_text, java_texts
 

@@ -11,12 +11,11 @@ import pyarrow.fs as pafs
 import pytest
 
 from rmqindex import IndexFile, IndexFileWriter, Layout
-from rmqindex.indexfile.fingerprint import Fingerprint
+from rmqindex.indexfile import Fingerprint
 from rmqindex.indexwriter.append_in_place import InPlaceAppend
 from rmqindex.storage import from_json, to_json
 from rmqindex.storage.identity import FileIdentity
-from rmqindex.transaction.local_staging import LocalStaging
-from rmqindex.transaction.owner import Owner
+from rmqindex.transaction import LocalStaging, Owner
 from twin import BrokerFile
 
 LAYOUT = Layout(64, 400)

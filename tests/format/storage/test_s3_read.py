@@ -31,8 +31,7 @@ from rmqindex.storage.s3 import (
     check_no_secret,
     without_keys,
 )
-from rmqindex.store.patterns import has_pattern
-from rmqindex.store.store import index_files, list_index_files
+from rmqindex.store import has_pattern, index_files, list_index_files
 from s3_server import ACCESS_KEY, SECRET_KEY, SECRETS, SESSION_TOKEN, by_kind
 
 pytestmark = pytest.mark.usefixtures("s3_environment")

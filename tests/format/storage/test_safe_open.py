@@ -27,11 +27,8 @@ from rmqindex import (
 from rmqindex.indexwriter.append_in_place import InPlaceAppend
 from rmqindex.storage.disk import is_plain_name
 from rmqindex.storage.writable import write_own
-from rmqindex.transaction.broker_lock import BrokerLock
+from rmqindex.transaction import BrokerLock, LocalStaging, Owner, effective_listing, staging_root
 from rmqindex.transaction.jobs import recover
-from rmqindex.transaction.journal import effective_listing, staging_root
-from rmqindex.transaction.local_staging import LocalStaging
-from rmqindex.transaction.owner import Owner
 from rmqindex.transaction.undo import AppendRecord, AppendUndo
 
 LAYOUT = Layout(97, 200)

@@ -18,13 +18,13 @@ from stores import CountingHandler
 from strategies import BEGIN
 
 from rmqindex import CorruptIndexError, IndexFile, IndexFileWriter, Layout, RmqIndexError
-from rmqindex.indexfile.committed import open_index_source
-from rmqindex.layout.index_file import ENTRY_DTYPE
+from rmqindex.indexfile import open_index_source
+from rmqindex.layout import ENTRY_DTYPE
 from rmqindex.storage import local
 from rmqindex.storage.location import Location, Storage
 from rmqindex.storage.opening import open_source
 from rmqindex.storage.s3 import S3Settings
-from rmqindex.transaction.directories import list_once
+from rmqindex.transaction import list_once
 from twin import BrokerFile
 
 LAYOUT = Layout(64, 300)

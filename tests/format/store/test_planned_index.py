@@ -23,10 +23,9 @@ from rmqindex.answers.files import describe
 from rmqindex.answers.plot import count_index
 from rmqindex.cli.commands.info import scan_entries
 from rmqindex.indexwriter.append_in_place import InPlaceAppend
-from rmqindex.query.many_keys import lookup_keys
+from rmqindex.query import lookup_keys
 from rmqindex.store import store as paths
-from rmqindex.transaction.local_staging import LocalStaging
-from rmqindex.transaction.owner import Owner
+from rmqindex.transaction import LocalStaging, Owner
 
 LAYOUT = Layout(7, 12)
 START = 1_700_000_000_000

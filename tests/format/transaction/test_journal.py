@@ -24,8 +24,7 @@ from killing import assert_one_turn, before_each_step, fork_server, kill_before,
 from rmqindex import RmqIndexError
 from rmqindex.storage import opening
 from rmqindex.storage.writable import copy_sparse
-from rmqindex.store.snapshot import IndexSnapshot
-from rmqindex.store.store import Store
+from rmqindex.store import IndexSnapshot, Store
 from rmqindex.transaction import jobs
 from rmqindex.transaction import journal as journal_module
 from rmqindex.transaction import owner as owner_module

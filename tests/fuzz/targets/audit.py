@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from rmqindex import IndexFile, IndexHeader
-from rmqindex.audit import audited
-from rmqindex.audit.plan import AuditUnit, run_audit
-from rmqindex.layout.index_file import INT32_MAX
+from rmqindex.audit import AuditUnit, audited, run_audit
+from rmqindex.layout import INT32_MAX
 from rmqindex.storage import Location
 
 from ..index_bytes import MAX_LENGTH, PATH, mutate, seeds, taken_apart

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from rmqindex import CommitLog, LogFile, parse_properties
-from rmqindex.audit import audited
+from rmqindex.audit import AuditUnit, audited, run_audit
 from rmqindex.audit import log as log_module
 from rmqindex.audit.extent import LogRange
-from rmqindex.audit.plan import AuditUnit, run_audit
-from rmqindex.layout.index_file import INT32_MAX
+from rmqindex.layout import INT32_MAX
 from rmqindex.storage import Location
 from twin import BrokerFile, java_hash
 

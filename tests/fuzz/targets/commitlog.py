@@ -10,10 +10,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from rmqindex import CommitLog, LogFile, property_pairs
-from rmqindex.commitlog import end, reading, tailing, walk
-from rmqindex.commitlog.tailing import follow
-from rmqindex.query.point_lookup import PointLog
-from rmqindex.record.message_ids import host_text
+from rmqindex.commitlog import end, follow, reading, tailing, walk
+from rmqindex.query import PointLog
+from rmqindex.record import host_text
 from rmqindex.record.records import crc_fault
 from rmqindex.record.text import java_text
 

@@ -12,9 +12,9 @@ import pyarrow as pa
 from rmqindex import IndexFile, salvage
 from rmqindex.bulk import old_entries as salvage_module
 from rmqindex.indexfile import entries as entries_module
-from rmqindex.keys.hash_set import HashSet
+from rmqindex.keys import HashSet
 from rmqindex.layout import HEADER_SIZE
-from rmqindex.query.point_lookup import PointFile
+from rmqindex.query import PointFile
 
 from ..index_bytes import MAX_LENGTH, PATH, mutate, seeds, taken_apart
 from ..memory import FILES, constants

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from rmqindex.storage.records import Fields
+from rmqindex.storage import Fields
 from rmqindex.transaction.journal import _JOURNAL_RECORD
 from rmqindex.transaction.owner import OWNER_RECORD
 

@@ -11,7 +11,7 @@ import struct
 from rmqindex import IndexHeader
 from rmqindex.indexfile import select
 from rmqindex.indexfile.select import select_phy_offset
-from rmqindex.query.point_lookup import PointFile
+from rmqindex.query import PointFile
 from twin import BrokerFile
 
 from ..index_bytes import MAX_LENGTH, PATH, mutate, seeds, taken_apart

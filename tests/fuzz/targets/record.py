@@ -7,8 +7,8 @@ import zlib
 import numpy as np
 
 from rmqindex.query.point_lookup import _message
+from rmqindex.record import property_pairs
 from rmqindex.record.bodies import is_inner_batch
-from rmqindex.record.properties import property_pairs
 from rmqindex.record.records import (
     Fault,
     check_record,

@@ -11,7 +11,7 @@ import numpy as np
 from rmqindex import IndexFile, IndexHeader
 from rmqindex.indexfile import reader
 from rmqindex.indexfile.committed import _UndoneSource
-from rmqindex.storage.records import Fields
+from rmqindex.storage import Fields
 from rmqindex.transaction.undo import AppendRecord, AppendUndo
 
 from ..index_bytes import MAX_LENGTH as FILE_LENGTH
