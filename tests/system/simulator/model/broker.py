@@ -621,7 +621,8 @@ class ModelBroker:
                 message = self._known_at(start + at + head, data[at + head :][: checked.size])
                 if checked.size <= 0 or message is None:
                     return found, start + at
-                if not records.has_readable_numbers(message.topic, dict(message.properties)):
+                is_readable = records.has_readable_numbers(message.topic, dict(message.properties))
+                if not is_readable and not head:  # DLedger reads no messages to find its end
                     return found, start + at
                 found.append(message)
                 at += head + checked.size

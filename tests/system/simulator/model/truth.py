@@ -125,15 +125,16 @@ class Truth:
 
     @property
     def seems_to_go_on(self) -> bool:
-        """Whether remains behind the log's end look newer than its last message.
+        """Whether remains behind the log's end cannot be told from messages behind a damaged one.
 
-        Where the clock stepped back, nothing tells them from messages behind a damaged one.
+        They are newer than its last message where the clock stepped back, or entries lead to them.
         """
-        last = (
-            max((one.offset, one.store_time) for one in self.messages) if self.messages else (0, 0)
-        )
+        last = max(((one.offset, one.store_time) for one in self.messages), default=(0, 0))
+        led_to = {one.offset for one in (*self.entries, *self.units)}
         return any(
-            isinstance(one, Message) and one.offset >= self.log_end and one.store_time >= last[1]
+            isinstance(one, Message)
+            and one.offset >= self.log_end
+            and (one.store_time >= last[1] or one.offset in led_to)
             for one in self.maybe
         )
 
