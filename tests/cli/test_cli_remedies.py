@@ -293,6 +293,17 @@ def test_a_log_that_lost_its_newest_file_in_a_crash_is_restored_first(run, place
     assert sound(run)
 
 
+def test_a_refused_resume_behind_the_log_says_what_is_not_refused(run, placed):
+    """The log comes first; where it is lost, what it says is typed."""
+    lose_newest_of_log(placed(LAYOUTS["store"], None))
+    code, _, err = run("rebuild", "store", "--resume")
+    assert code == 2
+    assert "restore the newest files of the CommitLog; if they are lost, --replace with" in err
+    assert (
+        run("rebuild", "store", *re.findall(r"--\w[\w-]*", err.partition("if they are")[2]))[0] == 0
+    )
+
+
 def test_a_log_whose_newest_file_is_lost_for_good_has_a_way_out(run, placed):
     """Its commands drop what leads behind its end, and the rest is sound then."""
     lose_newest_of_log(placed(LAYOUTS["store"], None))

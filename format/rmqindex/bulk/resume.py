@@ -46,6 +46,7 @@ __all__ = [
 ]
 
 _RECORD = MATCH_STATES.index("record")
+_BEYOND_END = MATCH_STATES.index("beyond_end")
 _EXPIRED = MATCH_STATES.index("expired")
 # Entries that are compared at each end of a file.
 _COMPARED = 128
@@ -55,6 +56,10 @@ _PROOF_COLUMNS = ("position", "key_hash", "phy_offset", "store_timestamp")
 # Entries that are read at a time at the ends of a file.
 _STEP = 4096
 _HOW = "replace=True indexes the whole log anew"
+_HOW_BEYOND = (
+    "restore the newest files of the CommitLog; if they are lost, replace=True with "
+    "allow_loss=True drops the entries behind its end"
+)
 _COLUMNS = ("key_hash", "phy_offset", "store_timestamp")
 
 
@@ -151,7 +156,7 @@ def resume_at(files: Sequence[FileEntry], layout: Layout, log: CommitLog) -> Sta
         raise RmqIndexError(
             f"{last}: expected a last entry that points to a message of the CommitLog, got offset "
             f"{offset}, where none is ({MATCH_STATES[state]}): a rebuild cannot continue behind "
-            f"it; {_HOW}"
+            f"it; {_HOW_BEYOND if state == _BEYOND_END else _HOW}"
         )
     for entry in files:
         with _opened(entry, layout) as file:
