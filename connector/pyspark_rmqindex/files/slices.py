@@ -23,6 +23,9 @@ __all__ = ["FileSlice", "as_planned", "changed_error"]
 class FileSlice:
     """A range of entries of one file, as found during planning.
 
+    It is what a task needs of a :class:`rmqindex.store.SnapshotFile`, and small, since a plan
+    pickles one for each task.
+
     Attributes:
         path: The path to read.
         name_path: The path as listed, for the column ``file_path``; the two differ while a

@@ -41,7 +41,7 @@ _MOST_FAILURES = 20
 
 @dataclass(frozen=True, slots=True)
 class LiveFile:
-    """A file that has entries."""
+    """A file that has entries: what an offset keeps of it, and what reads it in this batch."""
 
     seen: SeenFile
     path: Location

@@ -20,7 +20,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class SeenFile:
-    """A file with entries, as found by one listing."""
+    """A file with entries as an offset keeps it: JSON without a path, since a store may move."""
 
     name: str
     begin_timestamp: int  # final once there is an entry, as the next field is

@@ -44,6 +44,8 @@ T = TypeVar("T")
 class Member:
     """A file of the directory, known by its header and its first and last entries.
 
+    A snapshot's file that cannot be used has neither; an audit is to say what is wrong with it.
+
     Attributes:
         path: Where it is.
         name: Its name.
@@ -184,7 +186,7 @@ class StoreUnit:
 
 @dataclass(frozen=True, slots=True)
 class AuditUnit:
-    """The audit of one file.
+    """The audit of one file, as it travels to the task that does it.
 
     Attributes:
         path: The file.

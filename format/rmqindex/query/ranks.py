@@ -52,7 +52,7 @@ class HasRuns(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SearchedFile:
-    """An IndexFile whose entries are compared with their messages.
+    """An IndexFile whose entries are compared with their messages, be it listed or opened alone.
 
     Attributes:
         path: The path it is listed under, beside the other files of its index.
