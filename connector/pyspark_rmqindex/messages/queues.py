@@ -10,9 +10,10 @@ from pyspark.sql.datasource import InputPartition
 
 from pyspark_rmqindex.files.slices import as_planned
 from pyspark_rmqindex.schema import PrunedReader, arrow_schema, check_not_null
-from rmqindex import ConsumeQueue
+from rmqindex import ConsumeQueue, RmqIndexError
 from rmqindex.consumequeue import marked_queue_file, read_units
 from rmqindex.storage import map_files
+from rmqindex.transaction import exists
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -54,14 +55,23 @@ class QueueReader(PrunedReader):
         self._schema = schema
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Find the files and divide the work."""
+        """Find the files and divide the work; what a broker deletes meanwhile is left out."""
+        while True:
+            parts = self._listed()
+            try:
+                return list(_pack(_mark_all(parts), self._options.max_partition_bytes))
+            except RmqIndexError:
+                if all(exists(part.file.path) for part in parts):
+                    raise
+
+    def _listed(self) -> list[_Part]:
         parts: dict[str, _Part] = {}
         for path in self._options.paths:
             for queue in ConsumeQueue.find(path.absolute):
                 for file in queue.files:
                     part = _Part(queue.topic, queue.queue_id, queue.is_batch, file)
                     parts.setdefault(file.path, part)  # count a file once if several paths name it
-        return list(_pack(_mark_all(list(parts.values())), self._options.max_partition_bytes))
+        return list(parts.values())
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read the units of one task."""

@@ -1,11 +1,15 @@
 """``spark.read.format("rmqconsumequeue")`` gives what ``rmqindex.ConsumeQueue`` reads."""
 
+import shutil
+
 import pytest
 
 import rmqindex
 from kinds import sampled
+from pyspark_rmqconsumequeue import DefaultSource
+from pyspark_rmqindex.messages import queues
 from recorded import MESSAGE_KINDS
-from rmqindex import ConsumeQueue
+from rmqindex import ConsumeQueue, RmqIndexError
 
 STORE = rmqindex.sample_store()
 STORE2 = MESSAGE_KINDS / "store"
@@ -96,3 +100,28 @@ def test_errors(spark, tmp_path):
         loaded(spark, STORE, topic="T")
     with pytest.raises(Exception, match="did you mean 'maxPartitionBytes'"):
         loaded(spark, STORE, maxPartitionByte="1")
+
+
+def test_a_topic_that_is_deleted_while_its_files_are_planned_is_left_out(tmp_path, monkeypatch):
+    """As a broker deletes it; a file that is there and cannot be read is an error."""
+    store = shutil.copytree(STORE, tmp_path / "store")
+    original = queues.marked_queue_file
+
+    def mark(file, **options):
+        shutil.rmtree(store / "consumequeue" / "TopicTest", ignore_errors=True)
+        return original(file, **options)
+
+    monkeypatch.setattr(queues, "marked_queue_file", mark)
+    source = DefaultSource({"path": str(store)})
+    reader = source.reader(source.schema())
+    parts = [part for partition in reader.partitions() for part in partition.parts]
+    assert {part.topic for part in parts} == {
+        queue.topic for queue in ConsumeQueue.find(STORE) if queue.topic != "TopicTest"
+    }
+
+    def refuse(file, **_):
+        raise RmqIndexError(file.path)
+
+    monkeypatch.setattr(queues, "marked_queue_file", refuse)
+    with pytest.raises(RmqIndexError):
+        reader.partitions()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .bytes_of import broker_answer, has_crossed_chains, java_hash
+from .model.truth import Unit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -187,7 +188,7 @@ class Judge:
         # the files of a plan may be others than those of the plan before.
         if (
             (outcome.kind == "dumped" and (self.truth.maybe or not self._is_there(outcome)))
-            or (outcome.kind == "units" and not self.truth.units)
+            or (outcome.kind == "units" and (not self.truth.units or self._are_gone(outcome)))
             or (outcome.user == "table(), overtaken" and self.truth.running)
         ):
             return True
@@ -203,6 +204,12 @@ class Judge:
     def _is_there(self, outcome: Outcome) -> bool:
         """Tell whether a file that is asked for was not deleted meanwhile."""
         return (Path(self.root) / outcome.asked["file"]).is_file()
+
+    def _are_gone(self, outcome: Outcome) -> bool:
+        """Tell whether a file of a plan is gone since, with its topic."""
+        gone = {(one.topic, one.queue_id) for one in self.truth.maybe if isinstance(one, Unit)}
+        folders = (f"/{topic}/{queue_id}/" for topic, queue_id in gone)
+        return "No such file" in outcome.text and any(one in outcome.text for one in folders)
 
     # Lookups.
 
