@@ -157,6 +157,7 @@ class TestRebuildQueues:
             "doubtful": [],
             "dropped": [],
             "lost": [],
+            "stray": [],
             "replaced_count": 362,
             "kept_count": 0,
             "deleted_topics": [],

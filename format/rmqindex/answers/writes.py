@@ -216,6 +216,7 @@ def queue_rebuild_answer(
             "doubtful": _named(result.doubtful, "units"),
             "dropped": [dropped._asdict() for dropped in result.dropped],
             "lost": [lost._asdict() for lost in result.lost],
+            "stray": [stray._asdict() for stray in result.stray],
             "replaced_count": result.replaced_count,
             "kept_count": result.kept_count,
             "deleted_topics": list(result.deleted_topics),
@@ -257,12 +258,7 @@ def queue_notes(result: QueueRebuildResult) -> Iterator[str]:
         kept = counted(result.kept_count, "more unit")
         yield f"Kept {kept} of the replaced queues, of messages before the CommitLog begins"
     yield from _deletion_notes(result)
-    for dropped in result.dropped:
-        yield (
-            f"{visible(dropped.topic)}, queue {dropped.queue_id}: left out "
-            f"{counted(dropped.units, 'message')} from offset {dropped.phy_offset} on, since older "
-            f"ones have the queue offsets from {dropped.queue_offset} on"
-        )
+    yield from _left_out_notes(result)
     for lost in result.lost:
         yield (
             f"{visible(lost.topic)}, queue {lost.queue_id}: {counted(lost.units, 'unit')} of the "
@@ -286,6 +282,22 @@ def queue_notes(result: QueueRebuildResult) -> Iterator[str]:
             f"With the default file sizes, {result.file_size} and, of batch queues, "
             f"{result.batch_file_size} bytes; a broker with other settings needs --file-size or "
             "--batch-file-size"
+        )
+
+
+def _left_out_notes(result: QueueRebuildResult) -> Iterator[str]:
+    for dropped in result.dropped:
+        yield (
+            f"{visible(dropped.topic)}, queue {dropped.queue_id}: left out "
+            f"{counted(dropped.units, 'message')} from offset {dropped.phy_offset} on, since older "
+            f"ones have the queue offsets from {dropped.queue_offset} on"
+        )
+    for stray in result.stray:
+        yield (
+            f"{visible(stray.topic)}, queue {stray.queue_id}: left out "
+            f"{counted(stray.units, 'unit')} of the old queue, from queue offset "
+            f"{stray.queue_offset} on, since no message of the queue is where they lead (offset "
+            f"{stray.phy_offset} for the first)"
         )
 
 

@@ -15,7 +15,13 @@ import numpy as np
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.consumequeue.dispatch import Dispatcher, OmittedTopics, TopicKinds, parse_delay_levels
 from rmqindex.consumequeue.places import Life, Places, messages_taken
-from rmqindex.consumequeue.predecessors import Predecessors, contains, has_all, lost_units, strays
+from rmqindex.consumequeue.predecessors import (
+    Predecessors,
+    contains,
+    has_all,
+    lacking_units,
+    strays,
+)
 from rmqindex.consumequeue.reader import ConsumeQueue, UnitFiles, all_batches, last_offset
 from rmqindex.consumequeue.staging import is_exchanging, is_unfinished, queue_folders
 from rmqindex.errors import RmqIndexError
@@ -419,7 +425,7 @@ class _Audit:
             for rule, expected, got in strays(queue, self._log, start, end):
                 self._findings.add(name, rule, None, expected, got)
             mine = taken[queue.topic, queue.queue_id]
-            lost = lost_units(
+            lost, _ = lacking_units(
                 queue,
                 lambda _, offsets, mine=mine: contains(mine, offsets),  # type: ignore[misc]
                 self._log,

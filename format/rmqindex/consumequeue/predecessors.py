@@ -44,7 +44,7 @@ __all__ = [
     "has_all",
     "has_unit",
     "held_by",
-    "lost_units",
+    "lacking_units",
     "strays",
     "unit_count",
 ]
@@ -154,19 +154,19 @@ class Predecessors:
             if (queue.topic, queue.queue_id, queue.is_batch) == key:
                 yield from units_before(queue, queue_offset, phy_offset)
 
-    def lost(
+    def lacking(
         self,
         new: Sequence[ConsumeQueue],
         log: CommitLog,
         *,
         is_damaged: bool,
         leave_out: Container[str] = (),
-    ) -> list[LostUnits]:
-        """Return the units that the new queues lack."""
+    ) -> tuple[list[LostUnits], list[LostUnits]]:
+        """Return the units that the new queues lack: the lost ones, and the stray."""
         by_name = {(queue.topic, queue.queue_id): queue for queue in new}
         present = {(queue.topic, queue.queue_id) for queue in self.queues if queue.files}
-        found = (
-            lost_units(
+        found = [
+            lacking_units(
                 queue,
                 held_by(by_name.get((queue.topic, queue.queue_id)), queue),
                 log,
@@ -175,8 +175,9 @@ class Predecessors:
             )
             for queue in self.queues
             if queue.topic not in leave_out
-        )
-        return [each for each in found if each is not None]
+        ]
+        lost = [each for each, _ in found if each is not None]
+        return lost, [each for _, each in found if each is not None]
 
     def expired(
         self,
@@ -208,7 +209,7 @@ def has_unit(queue: ConsumeQueue, queue_offset: int, phy_offset: int) -> bool:
     return bool(_at(queue, np.array([queue_offset], np.int64))[0] == phy_offset)
 
 
-def lost_units(
+def lacking_units(
     old: ConsumeQueue,
     holds: Holds,
     log: CommitLog,
@@ -216,27 +217,41 @@ def lost_units(
     *,
     stop: int | None = None,
     is_damaged: bool,
-) -> LostUnits | None:
-    """Compare a queue with the one that replaces it.
+) -> tuple[LostUnits | None, LostUnits | None]:
+    """Compare a queue with the one that replaces it; return what is lost, and what is stray.
 
-    Units of messages that have expired are no loss, nor are those that never led to a message of
-    the queue. Where topic or queue of a message were damaged, it has the unit's size and place,
-    and is of a queue that the store never had.
+    Units of messages that have expired are neither, and stray ones are those that never led to a
+    message of the queue. Where topic or queue of a message were damaged, it has the unit's size and
+    place, and is of a queue that the store never had.
     """
-    count = beyond = 0
-    first: tuple[int, int] | None = None
+    lost: LostUnits | None = None
+    stray: LostUnits | None = None
     for places, offsets, sizes in _missing(old, holds, log.min_offset, stop):
         messages = log.read_at(offsets, _PLACED, mode="DROPMALFORMED")
         states = messages["state"].indices.to_numpy()
-        lost = (states != _EXPIRED) & ((states != _NOT_A_RECORD) | is_damaged)
+        is_lost = (states != _EXPIRED) & ((states != _NOT_A_RECORD) | is_damaged)
         were_here = _are_of(old, messages) | _may_have_been(old, messages, places, sizes, present)
-        lost[states == _RECORD] = were_here[states == _RECORD]
-        if lost.any() and first is None:
-            row = int(np.argmax(lost))
-            first = int(places[row]), int(offsets[row])
-        count += int(np.count_nonzero(lost))
-        beyond += int(np.count_nonzero(states == _BEYOND_END))
-    return None if first is None else LostUnits(old.topic, old.queue_id, count, *first, beyond)
+        is_lost[states == _RECORD] = were_here[states == _RECORD]
+        units = places, offsets, states == _BEYOND_END
+        lost = _with_more(lost, old, is_lost, units)
+        stray = _with_more(stray, old, ~is_lost & (states != _EXPIRED), units)
+    return lost, stray
+
+
+def _with_more(
+    found: LostUnits | None,
+    queue: ConsumeQueue,
+    mask: NDArray[np.bool_],
+    units: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]],
+) -> LostUnits | None:
+    """Return what was found of a queue with some of the next units."""
+    if not mask.any():
+        return found
+    places, offsets, beyond = (each[mask] for each in units)
+    if found is None:
+        found = LostUnits(queue.topic, queue.queue_id, 0, int(places[0]), int(offsets[0]))
+    behind = found.beyond_log + int(np.count_nonzero(beyond))
+    return found._replace(units=found.units + len(places), beyond_log=behind)
 
 
 def held_by(new: ConsumeQueue | None, old: ConsumeQueue) -> Holds:

@@ -84,6 +84,8 @@ class QueueRebuildResult:
         left_out: Topics without queues: those of ``leave_out``, and those that neither
             ``config/topics.json`` nor the replaced queues have.
         dry_run: Whether nothing was written.
+        stray: The units of the replaced queues that the new ones lack, and that led to no message
+            of their queue: they are no loss.
     """
 
     queue_count: int
@@ -104,6 +106,7 @@ class QueueRebuildResult:
     deleted_topics: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     dry_run: bool = False
+    stray: tuple[LostUnits, ...] = ()
 
 
 def rebuild_consume_queues(
@@ -257,11 +260,13 @@ def rebuild_consume_queues(
             dry_run=dry_run,
         )
         if there:
-            lost = old.lost(
+            lost, stray = old.lacking(
                 _queues_in(staging.path), log, is_damaged=damage.is_any, leave_out=leave_out
             )
             count = sum(map(unit_count, old.queues))
-            result = replace_fields(result, lost=tuple(lost), replaced_count=count)
+            result = replace_fields(
+                result, lost=tuple(lost), stray=tuple(stray), replaced_count=count
+            )
         if not (allow_loss or dry_run):
             _ensure_no_loss(root, result)
         ensure_end(

@@ -22,6 +22,7 @@ from rmqindex import (
     RmqIndexError,
     rebuild_consume_queues,
 )
+from rmqindex.answers.writes import queue_notes
 from trees import queue_files
 
 STORE = rmqindex.sample_store()
@@ -437,7 +438,11 @@ class TestLosses:
         write_queue(tmp_path, [offsets[0], offsets[1] + 7, offsets[5], *offsets[3:5]])
         done = rebuild_consume_queues(tmp_path, tmp_path, replace=True)
         assert done.lost == ()
+        assert done.stray == (("TopicTest", 0, 2, 1, offsets[1] + 7, 0),)
         assert places(tmp_path) == list(enumerate(offsets[:5]))
+        (note,) = (line for line in queue_notes(done) if "left out 2 units" in line)
+        assert "from queue offset 1 on, since no message of the queue is where" in note
+        assert rebuild_consume_queues(tmp_path, tmp_path, replace=True).stray == ()
 
     def test_units_behind_what_a_broker_noted_are_made_again(self, tmp_path):
         """They prove that its DLedger group agreed, as a kill leaves them."""
