@@ -283,7 +283,7 @@ class OpenFiles:
         for root in self.roots:
             with suppress(RmqIndexError):  # several brokers share the store
                 data = dledger_data(root, entries_or_none)
-                folders += [] if data is None else [data]
+                folders += [data] if data is not None and entries_or_none(data) else []
         return OpenFiles(find_files(folders), folders)
 
     def is_held(self) -> bool | None:

@@ -5,7 +5,8 @@ log's end proves that the log had messages there.
 So does the checkpoint's ``confirmPhyOffset``, which a broker never sets behind the end of its own
 log, if a file of the log has that offset; ``masterFlushedOffset`` is another broker's, and times of
 messages prove no offset.
-With DLedger, the entry that the group had agreed on last is in the log.
+With DLedger, the entry that the group had agreed on last is in the log; where its own index does
+not tell the offset, the indexes of the entries tell whether the log reaches it.
 
 A header or a unit that is damaged leads anywhere, and so does a queue in the folder of another
 kind; the log itself is whole then.
@@ -27,11 +28,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from rmqindex.commitlog.files import find_files
+from rmqindex.commitlog.walk import lost_entry
 from rmqindex.errors import RmqIndexError
 from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.indexfile.geometry import infer_layout
 from rmqindex.layout.dledger import ENTRY_HEAD
-from rmqindex.layout.index_file import ENTRY_DTYPE, ENTRY_SIZE, FIRST_POSITION, HEADER_SIZE
+from rmqindex.layout.index_file import ENTRY_DTYPE, FIRST_POSITION, HEADER_SIZE, INT64_MAX
 from rmqindex.layout.queue import (
     BATCH_UNIT_DTYPE,
     BLANK_SIZE,
@@ -46,7 +49,7 @@ from rmqindex.layout.record import (
 )
 from rmqindex.layout.store import BATCH_FOLDER, INDEX_FOLDER, QUEUE_FOLDER
 from rmqindex.record.batches import build_batch, schema_of
-from rmqindex.record.records import gather, store_timestamp_of
+from rmqindex.record.records import gather, have_places, store_timestamp_of
 from rmqindex.record.text import java_integer
 from rmqindex.storage.location import Location
 from rmqindex.store.checkpoint import CHECKPOINT_NAME, StoreCheckpoint
@@ -66,7 +69,6 @@ __all__ = [
     "LeadKind",
     "Leads",
     "find_leads",
-    "have_places",
     "last_units",
     "led_by_unit",
     "named_stop",
@@ -85,6 +87,7 @@ class LeadKind(enum.Enum):
     INDEX = "index"
     QUEUE = "queue"
     BATCH_QUEUE = "batch queue"
+    ENTRY = "entry"
     NOTE = "note"
 
 
@@ -95,13 +98,15 @@ class Lead(NamedTuple):
         phy_offset: The message's offset, bytes.
         path: The file.
         kind: What it is.
-        place: Where an IndexFile or a queue's file is.
+        place: Where an IndexFile or a queue's file is; the store of an entry.
+        entry: The index of an entry, whose offset only the log itself can tell.
     """
 
     phy_offset: int
     path: str
     kind: LeadKind = LeadKind.NOTE
     place: Location | None = None
+    entry: int = -1
 
 
 class Leads(NamedTuple):
@@ -192,14 +197,17 @@ def _index_lead(path: Location) -> list[Lead]:
 
 
 def _agreed_lead(root: Location) -> list[Lead]:
-    """Return the last entry that DLedger's group had agreed on, by DLedger's own index."""
+    """Return the last entry that DLedger's group had agreed on, by DLedger's own index if it can.
+
+    Else only the log itself can tell whether it has it.
+    """
     with suppress(RmqIndexError):
         data = dledger_data(root)
         agreed = None if data is None else committed_index(data)
         if data is not None and agreed is not None and agreed >= 0:
+            lead = Lead(INT64_MAX, str(data.parent), LeadKind.ENTRY, root, agreed)
             place = entry_place(data, agreed)
-            if place is not None:
-                return [Lead(place[0] + ENTRY_HEAD.size, str(data.parent))]
+            return [lead if place is None else Lead(place[0] + ENTRY_HEAD.size, lead.path)]
     return []
 
 
@@ -276,7 +284,6 @@ _ANCHORS = 8
 _BLOCK_ROWS = 1 << 18
 # Where a record has the number of its queue and its queue offset, and how wide they are, bytes.
 _QUEUE_FIELDS = (QUEUE_ID_OFFSET, 4), (QUEUE_OFFSET_OFFSET, 8)
-_TRANSACTION, _COMMITTED = 3 << 2, 2 << 2  # MessageSysFlag
 _DISPATCH_QUEUES = "INNER_MULTI_DISPATCH"
 _DISPATCH_OFFSETS = "INNER_MULTI_QUEUE_OFFSET"
 
@@ -317,12 +324,6 @@ def named_stop(lead: Lead, start: int, record_at: Callable[[int], Records | None
             if len(queue_offsets):
                 return int(found.phy_offset[0] + found.size[0])
     return None
-
-
-def have_places(records: Records) -> NDArray[np.bool_]:
-    """Return which records have a place in a queue: not those of transactions that are open."""
-    kinds = records.sys_flag & _TRANSACTION
-    return np.asarray((kinds == 0) | (kinds == _COMMITTED), np.bool_)
 
 
 def led_by_unit(root: Path, records: Records, place: int) -> bool | None:
@@ -373,6 +374,9 @@ def _stop_by_header(lead: Lead, record_at: Callable[[int], Records | None]) -> i
 def _proved(lead: Lead, end: int, read: Callable[[int, int], Iterator[Records]]) -> Lead | None:
     if lead.place is None:
         return lead
+    if lead.kind is LeadKind.ENTRY:
+        least = lost_entry(find_files(lead.place), lead.entry, end)
+        return None if least is None or least < end else lead._replace(phy_offset=least)
     if lead.kind is LeadKind.INDEX:
         has_entry = _has_last_entry if lead.place.local is None else _has_entry
         return lead if has_entry(lead) else None
@@ -406,10 +410,10 @@ def _has_entry(lead: Lead) -> bool:
     """
     with suppress(RmqIndexError), open_index_source(lead.place) as source:  # type: ignore[arg-type]
         stop = source.size
-        while stop >= HEADER_SIZE + ENTRY_SIZE:
-            rows = min((stop - HEADER_SIZE) // ENTRY_SIZE, _BLOCK_ROWS)
-            stop -= rows * ENTRY_SIZE
-            block = np.frombuffer(source.read(stop, rows * ENTRY_SIZE), ENTRY_DTYPE)
+        while stop >= HEADER_SIZE + ENTRY_DTYPE.itemsize:
+            rows = min((stop - HEADER_SIZE) // ENTRY_DTYPE.itemsize, _BLOCK_ROWS)
+            stop -= rows * ENTRY_DTYPE.itemsize
+            block = np.frombuffer(source.read(stop, rows * ENTRY_DTYPE.itemsize), ENTRY_DTYPE)
             if (block["phy_offset"] == lead.phy_offset).any():
                 return True
     return False

@@ -26,6 +26,7 @@ from rmqindex.commitlog.walk import (
     find_record,
     frame_of,
     is_record,
+    lost_entry,
     record_at,
     record_crc_fault,
     walk,
@@ -406,7 +407,7 @@ def _dispatched_offset(files: OpenFiles, noted: int, *, queues: bool) -> int:
     for lead in find_leads(roots, files.files[-1].stop, queues=queues).newest:
         if lead.phy_offset < noted:
             break
-        if lead.kind is LeadKind.NOTE:
+        if lead.kind in (LeadKind.ENTRY, LeadKind.NOTE):
             continue  # it proves a record, not that others have it
         stop = named_stop(lead, noted, partial(_record_at, files))
         if stop is not None:
@@ -441,11 +442,14 @@ def _noted_offset(files: OpenFiles) -> int | None:
     if place is not None and _is_at(files, framed, place, agreed):
         return place[0] + place[1]
     end, reached = _by_walk(files, framed, agreed)
-    if place is None or reached >= agreed:
+    if reached >= agreed:
         return end
     # The group agreed on an entry that the log no longer shows: that is damage, and no tail that
     # another leader may replace.
-    return max(end, place[0] + place[1])
+    if place is not None:
+        return max(end, place[0] + place[1])
+    lost = lost_entry(framed, agreed, find_end(files))
+    return end if lost is None else lost + 1
 
 
 def _is_at(

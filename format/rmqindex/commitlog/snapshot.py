@@ -15,13 +15,13 @@ import numpy as np
 from rmqindex.commitlog.end import ASKED_RECORDS
 from rmqindex.commitlog.files import LogFile, file_at, find_files
 from rmqindex.commitlog.framing import frames_of
-from rmqindex.commitlog.leads import have_places, led_by_unit
+from rmqindex.commitlog.leads import led_by_unit
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.commitlog.walk import find_record, walk
 from rmqindex.errors import RmqIndexError
 from rmqindex.layout.record import QUEUE_ID_OFFSET, QUEUE_OFFSET_OFFSET
 from rmqindex.record.batches import store_timestamps
-from rmqindex.record.records import gather
+from rmqindex.record.records import gather, have_places
 from rmqindex.storage.identity import FileChangedError
 from rmqindex.storage.location import Location  # noqa: TC001  (read by from_json)
 from rmqindex.storage.opening import FileMark, map_files

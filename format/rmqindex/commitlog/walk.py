@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from rmqindex.commitlog.framing import candidates, frames_of, hop
+from rmqindex.commitlog.framing import DLedgerFrames, candidates, frames_of, hop
+from rmqindex.layout.dledger import ENTRY_HEAD
 from rmqindex.layout.record import MIN_RECORD_SIZE
 from rmqindex.record.records import Fault, check_record, crc_fault, parse_records
+from rmqindex.storage.opening import open_found
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -34,6 +36,7 @@ __all__ = [
     "frame_of",
     "is_full",
     "is_record",
+    "lost_entry",
     "record_at",
     "record_crc_fault",
     "records_at",
@@ -166,6 +169,24 @@ def end_at(source: ByteSource, file: LogFile, frames: Frames, position: int) -> 
         return End(EndKind.FAULT, position, checked)
     # A broker has written a record here since the walk.
     return End(EndKind.ZERO, position)
+
+
+def lost_entry(files: Sequence[LogFile], index: int, end: int) -> int | None:
+    """Return the least offset of the record of an entry that DLedger's log, up to its end, lacks.
+
+    None if the log has it. Each entry before it has its head at least, so that one behind damage,
+    which is not looked for, lies no nearer.
+    """
+    before = [file for file in files if file.entry_head and file.start < end]
+    for file in reversed(before):
+        frames = DLedgerFrames(file.start)
+        with open_found(file.path, file.size, file.mark) as source:
+            for _ in walk(source, file, frames, 0, end - file.start, _MAX_LAST):
+                pass
+        if frames.last is not None:
+            missing = index - frames.last[0]
+            return file.start + frames.at + missing * ENTRY_HEAD.size if missing > 0 else None
+    return (before[0].start if before else end) + ENTRY_HEAD.size
 
 
 def begins_soundly(source: ByteSource, file: LogFile) -> bool:

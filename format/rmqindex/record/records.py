@@ -49,6 +49,7 @@ __all__ = [
     "check_record",
     "crc_fault",
     "gather",
+    "have_places",
     "parse_records",
     "store_timestamp_of",
 ]
@@ -60,6 +61,9 @@ _INT8 = struct.Struct(">b")
 
 _V1_TOPIC_LENGTH_SIZE = 1
 _V2_TOPIC_LENGTH_SIZE = 2
+
+# MessageSysFlag.
+_TRANSACTION, _COMMITTED = 3 << 2, 2 << 2
 
 _CRC_PREFIX = PROPERTY_CRC32 + bytes([NAME_VALUE_SEPARATOR])
 
@@ -133,6 +137,12 @@ def gather(data: memoryview, positions: NDArray[np.int64], dtype: str) -> NDArra
     # Every byte starts a window; indexing copies only the windows asked for.
     windows: NDArray[Any] = np.ndarray((len(data) - size + 1,), f">{dtype}", data, 0, (1,))
     return windows[positions].astype(dtype)
+
+
+def have_places(records: Records) -> NDArray[np.bool_]:
+    """Return which records have a place in a queue: not those of transactions that are open."""
+    kinds = records.sys_flag & _TRANSACTION
+    return np.asarray((kinds == 0) | (kinds == _COMMITTED), np.bool_)
 
 
 def parse_records(

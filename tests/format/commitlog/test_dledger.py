@@ -375,7 +375,7 @@ class TestAgreement:
         return data
 
     @pytest.mark.parametrize("has_index", [True, False], ids=["index", "walk"])
-    @pytest.mark.parametrize("committed", [0, 52, 53, 110, 119, 500])
+    @pytest.mark.parametrize("committed", [0, 52, 53, 110, 119])
     def test_it_ends_behind_the_entry_that_the_broker_noted(self, data, committed, has_index):
         """By DLedger's own index, or by the entries."""
         note(data, committed)
@@ -383,9 +383,77 @@ class TestAgreement:
             min((data.parent / "index").iterdir()).unlink()
         offsets = [message[0] for message in told("dledger")["messages"]]
         with CommitLog(data) as log:
-            last = offsets[min(committed, 119)]
+            last = offsets[committed]
             (size,) = log.read_at([last], ["size"])["size"].to_pylist()
             assert log.committed_offset == last + size
+
+    @pytest.mark.parametrize("has_index", [True, False], ids=["index", "walk"])
+    @pytest.mark.parametrize("noted", [119, 500])
+    def test_an_agreed_entry_behind_the_log_is_a_loss(self, data, noted, has_index, tmp_path):
+        """Whether DLedger's own index tells where it was, or only that the entries end before."""
+        note(data, noted)
+        if not has_index:
+            shutil.rmtree(data.parent / "index")
+        max(data.iterdir()).unlink()
+        store = data.parents[1]
+        offsets = [message[0] for message in told("dledger")["messages"]]
+        with CommitLog(store) as log:
+            assert log.unagreed_tail() is None
+            assert log.agreed_stop() > log.max_offset
+            writers = {
+                "scan": lambda _where: list(log.scan()),
+                "index": lambda where: rebuild_index(log, where, layout=rmqindex.Layout(97, 200)),
+                "queues": lambda where: rebuild_consume_queues(store, where),
+                "export": lambda where: export_messages(log, where),
+                "stream": lambda _where: follow(log, log.min_offset),
+            }
+            for name, write in writers.items():
+                with pytest.raises(CorruptCommitLogError, match="dledger-n0 leads to a message"):
+                    write(tmp_path / name)
+            faults = []
+            found = offsets_of(store, mode="DROPMALFORMED", on_malformed=faults.append)
+            assert len(found) == sum(offset < log.max_offset for offset in offsets)
+            assert len(faults) == 1
+        rmqindex.rebuild_index(
+            store, store / "index", layout=rmqindex.Layout(97, 200), mode="DROPMALFORMED"
+        )
+        assert "log_damaged" in verify(store, "auto")["rule"].to_pylist()
+
+    def test_an_agreed_entry_without_a_message_may_be_the_last(self, tmp_path):
+        """As one that a new leader begins with."""
+        log = DLedgerLog(2_000)
+        for _ in range(9):
+            log.append(Message(body=bytes(300)))
+        log.noop()
+        store = tmp_path
+        data = log.write_to(store / "dledger-n0" / "data")
+        note(data, 9)
+        assert offsets_of(store) == log.offsets
+        note(data, 10)
+        with pytest.raises(CorruptCommitLogError, match=f"at offset {log.end + HEAD.size}, got"):
+            offsets_of(store)
+
+    def test_an_agreed_entry_behind_damage_is_no_loss(self, data):
+        """Since what is behind damage was not looked for."""
+        shutil.rmtree(data.parent / "index")
+        note(data, 119)
+        file = max(data.iterdir())
+        at, _ = entries(file)[2]
+        write(file, at, bytes(HEAD.size))
+        faults = []
+        assert len(offsets_of(data, mode="DROPMALFORMED", on_malformed=faults.append)) == 119
+        assert len(faults) == 1
+
+    def test_a_log_that_lost_all_entries_is_a_loss(self, data):
+        """Be it that not even a file is left."""
+        note(data, 0)
+        shutil.rmtree(data.parent / "index")
+        for file in data.iterdir():
+            file.unlink()
+        with pytest.raises(CorruptCommitLogError, match="dledger-n0 leads to a message"):
+            offsets_of(data.parents[1])
+        note(data, -1)
+        assert offsets_of(data.parents[1]) == []
 
     def test_nothing_is_agreed_on_before_the_first_entry(self, data):
         """A plain part before is."""
