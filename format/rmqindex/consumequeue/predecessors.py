@@ -46,6 +46,7 @@ __all__ = [
     "held_by",
     "lacking_units",
     "strays",
+    "taken_by",
     "unit_count",
 ]
 
@@ -168,13 +169,15 @@ class Predecessors:
         found = [
             lacking_units(
                 queue,
-                held_by(by_name.get((queue.topic, queue.queue_id)), queue),
+                held_by(new_queue, queue),
                 log,
                 present,
+                is_taken=taken_by(new_queue),
                 is_damaged=is_damaged,
             )
             for queue in self.queues
             if queue.topic not in leave_out
+            for new_queue in (by_name.get((queue.topic, queue.queue_id)),)
         ]
         lost = [each for each, _ in found if each is not None]
         return lost, [each for _, each in found if each is not None]
@@ -215,26 +218,31 @@ def lacking_units(
     log: CommitLog,
     present: Container[tuple[str, int]],
     *,
+    is_taken: Callable[[NDArray[np.int64]], NDArray[np.bool_]] | None = None,
     stop: int | None = None,
     is_damaged: bool,
 ) -> tuple[LostUnits | None, LostUnits | None]:
     """Compare a queue with the one that replaces it; return what is lost, and what is stray.
 
-    Units of messages that have expired are neither, and stray ones are those that never led to a
-    message of the queue. Where topic or queue of a message were damaged, it has the unit's size and
-    place, and is of a queue that the store never had.
+    Stray units are those that never led to a message of the queue. Where topic or queue of a
+    message were damaged, it has the unit's size and place, and is of a queue that the store never
+    had. A unit of a message that has expired is lost unless its place is taken in the new queue;
+    without ``is_taken``, such units are not looked at.
     """
     lost: LostUnits | None = None
     stray: LostUnits | None = None
-    for places, offsets, sizes in _missing(old, holds, log.min_offset, stop):
+    start = log.min_offset if is_taken is None else 0
+    for places, offsets, sizes in _missing(old, holds, start, stop):
         messages = log.read_at(offsets, _PLACED, mode="DROPMALFORMED")
         states = messages["state"].indices.to_numpy()
-        is_lost = (states != _EXPIRED) & ((states != _NOT_A_RECORD) | is_damaged)
+        is_lost = (states != _NOT_A_RECORD) | is_damaged
         were_here = _are_of(old, messages) | _may_have_been(old, messages, places, sizes, present)
         is_lost[states == _RECORD] = were_here[states == _RECORD]
+        if is_taken is not None:
+            is_lost[states == _EXPIRED] = ~is_taken(places[states == _EXPIRED])
         units = places, offsets, states == _BEYOND_END
         lost = _with_more(lost, old, is_lost, units)
-        stray = _with_more(stray, old, ~is_lost & (states != _EXPIRED), units)
+        stray = _with_more(stray, old, ~is_lost, units)
     return lost, stray
 
 
@@ -254,6 +262,23 @@ def _with_more(
     return found._replace(units=found.units + len(places), beyond_log=behind)
 
 
+def taken_by(new: ConsumeQueue | None) -> Callable[[NDArray[np.int64]], NDArray[np.bool_]]:
+    """Return the test for queue offsets at which a new queue has units."""
+    everything: NDArray[np.int64] | None = None
+
+    def is_taken(places: NDArray[np.int64]) -> NDArray[np.bool_]:
+        nonlocal everything
+        if new is None:
+            return np.zeros(len(places), np.bool_)
+        if not new.is_batch:
+            return _at(new, places) >= 0
+        if everything is None:
+            everything = _sorted_values(new, "queue_offset")
+        return contains(everything, places)
+
+    return is_taken
+
+
 def held_by(new: ConsumeQueue | None, old: ConsumeQueue) -> Holds:
     """Return the test for units of an old queue that a new one has."""
     everything: NDArray[np.int64] | None = None
@@ -267,7 +292,7 @@ def held_by(new: ConsumeQueue | None, old: ConsumeQueue) -> Holds:
             if there.all():
                 return there
         if everything is None:
-            everything = _sorted_offsets(new)
+            everything = _sorted_values(new, "phy_offset")
         return contains(everything, offsets)
 
     return holds
@@ -374,8 +399,8 @@ def _at(queue: ConsumeQueue, places: NDArray[np.int64]) -> NDArray[np.int64]:
     return found
 
 
-def _sorted_offsets(queue: ConsumeQueue) -> NDArray[np.int64]:
-    parts = [batch["phy_offset"].to_numpy() for batch in queue.scan(holes=True)]
+def _sorted_values(queue: ConsumeQueue, name: str) -> NDArray[np.int64]:
+    parts = [batch[name].to_numpy() for batch in queue.scan(holes=True)]
     return np.sort(np.concatenate(parts)) if parts else np.zeros(0, np.int64)
 
 

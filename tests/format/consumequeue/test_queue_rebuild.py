@@ -444,6 +444,29 @@ class TestLosses:
         assert "from queue offset 1 on, since no message of the queue is where" in note
         assert rebuild_consume_queues(tmp_path, tmp_path, replace=True).stray == ()
 
+    def test_units_before_the_log_in_a_renamed_folder_are_a_loss(self, tmp_path):
+        """Its own queue has no place for them, and nobody has their messages."""
+        offsets = store_of(tmp_path, numbered(24), 1024)
+        write_queue(tmp_path, offsets, topic="TopicTest.bak")
+        min((tmp_path / "commitlog").iterdir()).unlink()
+        with pytest.raises(
+            RmqIndexError, match=r"none of 9 of their 24 units: 9 of TopicTest\.bak"
+        ):
+            rebuild_consume_queues(tmp_path, tmp_path, replace=True)
+        (tmp_path / "consumequeue/TopicTest.bak").rename(tmp_path / "consumequeue/TopicTest")
+        done = rebuild_consume_queues(tmp_path, tmp_path, replace=True)
+        assert (done.lost, done.stray, done.unit_count) == ((), (), 24 - done.kept_count)
+        assert places(tmp_path) == list(enumerate(offsets))
+
+    def test_damaged_units_before_the_log_are_no_loss(self, tmp_path):
+        """The new queue has its own message at their place."""
+        offsets = store_of(tmp_path, numbered(24), 1024)
+        write_queue(tmp_path, [*offsets[:20], 17, 18, *offsets[22:]])
+        min((tmp_path / "commitlog").iterdir()).unlink()
+        done = rebuild_consume_queues(tmp_path, tmp_path, replace=True)
+        assert (done.lost, done.stray) == ((), (("TopicTest", 0, 2, 20, 17, 0),))
+        assert places(tmp_path) == list(enumerate(offsets))
+
     def test_units_behind_what_a_broker_noted_are_made_again(self, tmp_path):
         """They prove that its DLedger group agreed, as a kill leaves them."""
         store = copy_store("dledger", tmp_path)
