@@ -88,6 +88,27 @@ class TestExport:
         code, out, err = run("export", store, tmp_path / "out", "--json")
         assert (code, json.loads(out)["missing"], err) == (0, [], "")
 
+    def test_a_file_that_is_back_is_refused_with_what_to_do(self, run, tmp_path):
+        """While it is away, each run says so."""
+        log, store = Log(4096), tmp_path / "store"
+        for _ in range(60):
+            log.append(Message(body=b"x" * 100))
+        path = sorted(log.write_to(store / "commitlog").iterdir())[1]
+        path.rename(tmp_path / path.name)
+        assert run("export", store, tmp_path / "out")[0] == 0
+        code, out, err = run("export", store, tmp_path / "out")
+        assert (code, out) == (0, f"{tmp_path / 'out'}: lacks messages, nothing new to export\n")
+        assert f"messages from offset {int(path.name)} to before" in err
+        (part,) = json.loads(run("export", store, tmp_path / "out", "--json")[1])["left_out"]
+        assert part["start"] == int(path.name)
+        (tmp_path / path.name).rename(path)
+        code, out, err = run("export", store, tmp_path / "out")
+        assert (code, out) == (2, "")
+        assert err.endswith(
+            "it was restored since, and the export lacks its messages. Export to "
+            "another directory\n"
+        )
+
     def test_messages_that_an_export_never_had_stay_missing(self, run, store, tmp_path):
         """Also for the run that adds to it, up to where the export begins."""
         min((store / "commitlog").iterdir()).unlink()

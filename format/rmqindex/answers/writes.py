@@ -76,6 +76,7 @@ def export_answer(result: ExportResult, missing: Sequence[MissingPart]) -> Answe
         document=lambda: {
             **asdict(result),
             "directory": str(result.directory),
+            "left_out": [{"start": start, "stop": stop} for start, stop in result.left_out],
             "missing": [asdict(part) for part in missing],
         },
     )
@@ -85,7 +86,8 @@ def _print_export(console: Console, result: ExportResult) -> None:
     if result.unagreed is not None:
         print_text(console, f"Left out {result.unagreed}")
     if not result.files and result.is_resumed:
-        console.write(f"{result.directory}: complete, nothing new to export")
+        state = "lacks messages" if result.left_out else "complete"
+        console.write(f"{result.directory}: {state}, nothing new to export")
         return
     more = " more" if result.is_resumed else ""
     print_text(

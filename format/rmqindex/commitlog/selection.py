@@ -119,11 +119,13 @@ class Block(NamedTuple):
 
     Attributes:
         batch: The messages; None where none of those that were read is asked for.
+        first: The offset of the first message that was read, bytes.
         last: The offset of the last message that was read, bytes.
         stop: The offset behind it, bytes.
     """
 
     batch: pa.RecordBatch | None
+    first: int
     last: int
     stop: int
 
@@ -157,7 +159,7 @@ def select_messages(
         max_records: The most messages that are read at a time.
 
     Yields:
-        Blocks that follow one another without a gap, with the bodies as they are stored.
+        Blocks that follow one another, none with a gap inside, with the bodies as they are stored.
 
     Raises:
         CorruptCommitLogError: Damage; only ``FAILFAST``.
@@ -186,7 +188,8 @@ def select_messages(
                 found = kept.select(list(columns)) if len(hits) else None
             else:
                 found = _read(log, batch, hits, columns, mode)
-            yield Block(found, batch.column("phy_offset")[-1].as_py(), _stop_of(batch))
+            offsets = batch.column("phy_offset")
+            yield Block(found, offsets[0].as_py(), offsets[-1].as_py(), _stop_of(batch))
         if selection.stop is not None and _stop_of(whole) >= selection.stop:
             return
 

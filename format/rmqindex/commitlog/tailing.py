@@ -22,7 +22,7 @@ import zlib
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
 
@@ -309,7 +309,7 @@ class LogMark:
     checksum: int | None = None
 
     @classmethod
-    def of(cls, records: Records, place: int) -> LogMark:
+    def of(cls, records: Records, place: int) -> Self:
         """Take the mark of one of some sound records."""
         start, size = int(records.starts[place]), int(records.size[place])
         data = records.data[start : start + size]
@@ -317,7 +317,7 @@ class LogMark:
         return cls(int(records.phy_offset[place]), time, size, zlib.crc32(data))
 
     @classmethod
-    def at(cls, log: CommitLog, phy_offset: int) -> LogMark | None:
+    def at(cls, log: CommitLog, phy_offset: int) -> Self | None:
         """Take the mark of the record at an offset; None where none starts, or where it expired.
 
         Raises:

@@ -63,6 +63,8 @@ class ExportResult:
         is_resumed: Whether files were there before.
         unagreed: What was left out of a log of DLedger, since its group is not known to have
             agreed on it.
+        left_out: Ranges of the log before the export's end of which it has no messages, since they
+            were damaged or no file had them, as start and stop in bytes.
     """
 
     directory: Path
@@ -72,6 +74,7 @@ class ExportResult:
     file_count: int
     is_resumed: bool
     unagreed: UnagreedTail | None = None
+    left_out: tuple[tuple[int, int], ...] = ()
 
 
 class Stream(NamedTuple):

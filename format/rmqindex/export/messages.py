@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from rmqindex.commitlog.bodies import Unpacking
 from rmqindex.commitlog.selection import Selection, select_messages
 from rmqindex.commitlog.snapshot import ensure_end
 from rmqindex.commitlog.tailing import LogMark, whole_end
-from rmqindex.errors import RmqIndexError
+from rmqindex.errors import CorruptBodyError, RmqIndexError
 from rmqindex.export.folder import ANEW, Folder, Stream
 from rmqindex.export.formats import DEFAULT_COLUMNS, as_table
 from rmqindex.layout.index_file import INT64_MAX
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from rmqindex.commitlog.log import CommitLog, Mode
+    from rmqindex.commitlog.selection import Block
+    from rmqindex.errors import CorruptCommitLogError
     from rmqindex.export.folder import ExportResult
 
 __all__ = ["export_messages", "exported_range"]
@@ -32,6 +34,17 @@ _STREAM = "messages"
 _DEFAULT_FILE_SIZE = 256 * 1024 * 1024
 _CRC_ADVICE = "mode='DROPMALFORMED' makes such a body null"
 _ADVICE = f"{_CRC_ADVICE}; raw_bodies=True keeps compressed bodies as they are stored"
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark(LogMark):
+    """The last message that was exported, and what was left out of the log up to it.
+
+    Attributes:
+        left_out: Ranges of offsets in which no sound message was found, as start and stop in bytes.
+    """
+
+    left_out: tuple[tuple[int, int], ...] = ()
 
 
 def export_messages(
@@ -60,8 +73,9 @@ def export_messages(
         max_file_size: About how many bytes a file may have.
         mode: ``FAILFAST`` raises at damage; ``DROPMALFORMED`` leaves damaged messages out, and
             makes bodies null whose CRC is wrong or that do not unpack.
-        on_skipped: Called with each error that ``DROPMALFORMED`` does not raise, and with what is
-            left for the next run where no lock of a broker tells whether it is being written.
+        on_skipped: Called with each error that ``DROPMALFORMED`` does not raise, with what earlier
+            runs left out, and with what is left for the next run where no lock of a broker tells
+            whether it is being written.
         progress: Called with the bytes of the log that were read, and those that there are.
 
     Returns:
@@ -73,7 +87,8 @@ def export_messages(
         ValueError: An unknown column.
         CorruptCommitLogError: Damage; only ``FAILFAST``. Finished files stay.
         RmqIndexError: The directory has other files or another export, or the log is not proved to
-            be the one whose messages the finished files have, or lacks what comes behind them.
+            be the one whose messages the finished files have, lacks what comes behind them, or has
+            messages again that were left out, since they were damaged or no file had them.
         OSError: The directory cannot be written.
     """
     selection = selection or Selection()
@@ -90,20 +105,25 @@ def export_messages(
         first = max(log.min_offset, selection.start or 0)
         start = folder.begin(stream, first)
         is_resumed = bool(folder.parts.get(_STREAM))
+        left_out: list[tuple[int, int]] = []
         if is_resumed:
             _ensure_there(log, first, start, folder)
-            folder.mark(_STREAM, LogMark).ensure(log, folder.path, ANEW)
+            known = folder.mark(_STREAM, _Mark)
+            known.ensure(log, folder.path, ANEW)
+            left_out += _still_left_out(log, selection, known.left_out, folder)
         stop, unagreed = log.agreed_stop(selection.stop), log.unagreed_tail(selection.stop)
         end = whole_end(log)
         end = end if stop is None else min(stop, end)
         asked, selection = selection.stop, replace(selection, stop=end)
         total = end - first
-        mark: LogMark | None = None
+        mark: _Mark | None = None
 
         def skip(error: RmqIndexError) -> None:
             if on_skipped is not None:
                 on_skipped(str(error))
 
+        passing = _Passing(log, selection, start if is_resumed else first, left_out, skip)
+        passing.tell_again(folder)
         ensure_end(log, asked, mode=mode, on_malformed=skip)
         _tell_waiting(log, end, stop, skip)
         bodies = Unpacking(
@@ -113,7 +133,7 @@ def export_messages(
             checks=True,
             advice=_ADVICE,
             crc_advice=_CRC_ADVICE,
-            on_bad=skip,
+            on_bad=passing.over,
         )
 
         def blocks() -> Iterator[tuple[list[pa.Table], int]]:
@@ -124,23 +144,105 @@ def export_messages(
                 bodies.source.names,
                 within=(start, None) if is_resumed else None,
                 mode=mode,
-                on_malformed=skip,
+                on_malformed=passing.over,
             ):
-                mark = LogMark.at(log, block.last)  # while its file is there
+                passing.come_to(block)
+                mark = _Mark.at(log, block.last)  # while its file is there
                 found = [] if block.batch is None else bodies.batches(block.batch, log.files)
                 yield [as_table(batch) for batch in found], block.stop
 
         def mark_at(_stop: int) -> object:
             if mark is None:
                 raise FileChangedError(log.files[-1].path.parent, "rewritten", "run this again")
-            return mark
+            return replace(mark, left_out=tuple(left_out))
 
         def report(stop: int) -> None:
             if progress is not None:
                 progress(stop - first, total)
 
         folder.write(stream, start, blocks(), mark_at, report)
-        return replace(folder.result, unagreed=unagreed)
+        return replace(folder.result, unagreed=unagreed, left_out=tuple(left_out))
+
+
+class _Passing:
+    """Notes what an export leaves out on its way through a log."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        selection: Selection,
+        start: int,
+        left_out: list[tuple[int, int]],
+        tell: Callable[[RmqIndexError], None],
+    ) -> None:
+        self._log = log
+        self._selection = selection
+        self._at = start
+        self._left_out = left_out
+        self._tell = tell
+        # Where the messages end before damage that was passed over since.
+        self._broken_at: int | None = None
+
+    def tell_again(self, folder: Folder) -> None:
+        """Tell what earlier runs left out, which the log still lacks."""
+        for start, stop in self._left_out:
+            self._tell(
+                RmqIndexError(
+                    f"{folder.path}: messages from offset {start} to before {stop}, where the "
+                    "CommitLog is damaged or has no file, are missing from the export. Once the "
+                    f"log is restored from a replica or a backup, {ANEW[0].lower()}{ANEW[1:]}"
+                )
+            )
+
+    def over(self, error: CorruptCommitLogError) -> None:
+        """Pass over damage, or over a body that becomes null."""
+        self._tell(error)
+        begin = next((file.start for file in self._log.files if str(file.path) == error.path), 0)
+        if not isinstance(error, CorruptBodyError):
+            if self._broken_at is None:
+                self._broken_at = max(self._at, begin)
+            return
+        found = LogMark.at(self._log, begin + error.byte)
+        if found is not None and found.size is not None:
+            self._note(found.phy_offset, found.phy_offset + found.size)
+
+    def come_to(self, block: Block) -> None:
+        """Go on with the next messages."""
+        if self._broken_at is not None:
+            self._note(self._broken_at, block.first)
+        else:
+            for start, stop in self._log.gaps:
+                if self._at < stop <= block.first:
+                    self._note(max(self._at, start), stop)
+        self._at, self._broken_at = block.stop, None
+
+    def _note(self, start: int, stop: int) -> None:
+        if not any(_sound_between(self._log, self._selection, start, stop)):
+            self._left_out.append((start, stop))
+
+
+def _sound_between(log: CommitLog, selection: Selection, start: int, stop: int) -> Iterator[Block]:
+    """Yield the messages of a range whose CRCs are right."""
+    return select_messages(
+        log, selection, (), within=(start, stop), check_crc=True, mode="DROPMALFORMED"
+    )
+
+
+def _still_left_out(
+    log: CommitLog, selection: Selection, left_out: tuple[tuple[int, int], ...], folder: Folder
+) -> Iterator[tuple[int, int]]:
+    """Yield what a log still lacks of what was left out; refuse one that has it again."""
+    for start, stop in left_out:
+        blocks = list(_sound_between(log, selection, start, stop))
+        back = next((block.first for block in blocks if block.batch is not None), None)
+        if back is not None:
+            raise RmqIndexError(
+                f"{folder.path}: expected no message from offset {start} to before {stop}, where "
+                "the log was damaged or had no file when it was exported, got one, read from "
+                f"{back} on: it was restored since, and the export lacks its messages. {ANEW}"
+            )
+        if not blocks:
+            yield start, stop
 
 
 def exported_range(directory: str | os.PathLike[str]) -> tuple[int, int] | None:

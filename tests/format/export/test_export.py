@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import shutil
 import tempfile
 import time
@@ -292,6 +293,62 @@ class TestMessages:
         ):
             export_messages(opened, tmp_path / "out")
         assert exported(tmp_path / "out") == found
+
+    @pytest.mark.parametrize("damage", ["missing", "empty", "hole", "body"])
+    def test_what_was_left_out_is_told_until_it_is_back_and_then_refused(self, tmp_path, damage):
+        """The manifest remembers it: the run after it called the export complete."""
+        store = tmp_path / "store"
+        small_log(30).write_to(store / "commitlog")
+        path = sorted((store / "commitlog").iterdir())[2]
+        whole = path.read_bytes()
+        if damage == "missing":
+            path.unlink()
+        elif damage == "empty":
+            path.write_bytes(b"")
+        else:
+            body = re.search(rb"(\d\d)\1{9}", whole)
+            assert body
+            at = 4 if damage == "hole" else body.start()
+            path.write_bytes(whole[:at] + b"\0" * 4 + whole[at + 4 :])
+
+        def run(selection=None, name="out"):
+            told = []
+            with CommitLog(store) as log:
+                result = export_messages(
+                    log, tmp_path / name, selection, mode="DROPMALFORMED", on_skipped=told.append
+                )
+            return result, told
+
+        first, _ = run()
+        ((start, stop),) = first.left_out
+        for _ in range(2):
+            result, told = run()
+            assert (result.files, result.left_out, len(told)) == ((), first.left_out, 1)
+            assert f"messages from offset {start} to before {stop}" in told[0]
+            assert int(path.name) <= start < stop <= int(path.name) + len(whole)
+        path.write_bytes(whole)
+        with pytest.raises(RmqIndexError, match=rf"{start} to before {stop}.*another directory"):
+            run()
+        assert run(name="anew")[0].left_out == ()
+        assert places(exported(tmp_path / "anew")) == in_the_log(store)
+
+    def test_what_comes_back_of_other_topics_is_not_missing(self, tmp_path):
+        """The export never asked for it."""
+        log = Log(1024)
+        for number in range(60):
+            log.append(Message(topic="B" if 10 <= number < 40 else "A", body=b"x" * 40))
+        folder = log.write_to(tmp_path / "store" / "commitlog")
+        path = sorted(folder.iterdir())[3]
+        path.rename(tmp_path / path.name)
+        found = []
+        for is_back in (False, False, True):
+            if is_back:
+                (tmp_path / path.name).rename(path)
+            with CommitLog(tmp_path / "store") as opened:
+                result = export_messages(opened, tmp_path / "out", Selection(topics=("A",)))
+            found.append(result.left_out)
+        part = (int(path.name), int(path.name) + 1024)
+        assert found == [(part,), (part,), ()]
 
     @pytest.mark.parametrize("before", [30, 29, 20])
     def test_a_log_whose_tail_was_written_anew_is_refused(self, tmp_path, before):

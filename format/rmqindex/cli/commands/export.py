@@ -96,10 +96,11 @@ class Export:
     last file when it is started again; no row is lost and none comes twice. The directory remembers
     what was asked for and the last message or entry that it has, and refuses other filters, and a
     log or an index that is not proved to be the same, such as one that was truncated or laid out
-    anew since. With DLedger, what the group has not agreed on waits. Times are timestamps
-    in Parquet, epoch milliseconds in JSON and CSV, where bodies that are not UTF-8 are in the
-    column body_base64. Of several stores, each has a directory store=PATH of its own, which Spark,
-    DuckDB and Arrow read as a column.
+    anew since. What was left out, since it was damaged or no file had it, is told by each run; once
+    the log has it again, only an export to another directory gets it. With DLedger, what the group
+    has not agreed on waits. Times are timestamps in Parquet, epoch milliseconds in JSON and CSV,
+    where bodies that are not UTF-8 are in the column body_base64. Of several stores, each has a
+    directory store=PATH of its own, which Spark, DuckDB and Arrow read as a column.
     """
 
     store: str = argument(
