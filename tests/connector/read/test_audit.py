@@ -1,4 +1,4 @@
-"""The audit through Spark gives what ``rmqindex.verify`` gives."""
+"""The audit through Spark gives what ``rmqindex.verify`` gives, with each rule's own remedy."""
 
 import pickle
 import shutil
@@ -42,7 +42,13 @@ def by_verify(path):
         rows = rmqindex.verify(path, "auto").to_pylist()
     except rmqindex.RmqIndexError as error:
         return [str(error)]
-    return [row for row in rows if row["rule"] not in queues]
+    return with_own_remedies(row for row in rows if row["rule"] not in queues)
+
+
+def with_own_remedies(findings):
+    """Return findings with the remedies of their rules: a task knows no others to agree with."""
+    remedies = {rule.name: rule.remedy for rule in rmqindex.AUDIT_RULES}
+    return [{**finding, "remedy": remedies[finding["rule"]]} for finding in findings]
 
 
 def files_of(store, *folders):
@@ -119,12 +125,18 @@ def audit(spark, path, **options):
     return spark.read.format("rmqindex").options(audit="true", **options).load(str(path))
 
 
+def assert_same(rows, expected):
+    """Compare rows with findings of ``verify()``."""
+    found = [row.asDict() for row in rows]
+    assert sorted(map(str, found)) == sorted(map(str, with_own_remedies(expected)))
+
+
 def test_findings_are_rows(spark, store):
     """Those of every file, and of what stands around them."""
     (store / "checkpoint").unlink()
     rows = audit(spark, store, commitLog="auto").collect()
     expected = rmqindex.verify(store, "auto").to_pylist()
-    assert sorted(map(str, (row.asDict() for row in rows))) == sorted(map(str, expected))
+    assert_same(rows, expected)
     assert {"slot_newest", "checkpoint_missing"} <= {row["rule"] for row in rows}
 
 
@@ -135,7 +147,7 @@ def test_patterns_stand_for_stores_and_files(spark, store):
     rows = audit(spark, store.with_name("store*"), commitLog="auto").collect()
     expected = [row for each in (store, store.with_name("store-b"))
                 for row in rmqindex.verify(each, "auto").to_pylist()]  # fmt: skip
-    assert sorted(map(str, (row.asDict() for row in rows))) == sorted(map(str, expected))
+    assert_same(rows, expected)
     (store / "index" / "notes.txt").touch()
     rows = audit(spark, store / "index" / "[2n]*").collect()
     assert {row["rule"] for row in rows if row["severity"] == "error"} == {

@@ -244,9 +244,11 @@ class World:
         self._add(units, name, _UNIT)
 
     def _add_findings(self, made: Made) -> None:
-        """Add the audit, whose rows are those of the codec without Spark."""
+        """Add the audit, whose rows are the codec's; a task gives each the remedy of its rule."""
         name = "findings_" + made.name
-        findings = rmqindex.verify(made.path, commit_log="auto").to_pylist()
+        remedies = {rule.name: rule.remedy for rule in rmqindex.AUDIT_RULES}
+        found = rmqindex.verify(made.path, commit_log="auto").to_pylist()
+        findings = [{**row, "remedy": remedies[row["rule"]]} for row in found]
         self._save(name, findings, _FINDING)
         reader = self.spark.read.format("rmqindex").options(audit="true", commitLog="auto")
         self._add(reader.load(str(made.path)), name, _FINDING)
