@@ -1,6 +1,7 @@
 """``rmqindex rebuild``, ``rebuild-queues``, ``expire`` and ``relayout``."""
 
 import json
+import os
 import re
 import shlex
 import shutil
@@ -162,6 +163,7 @@ class TestRebuildQueues:
             "kept_count": 0,
             "deleted_topics": [],
             "left_out": [],
+            "foreign": [],
             "dry_run": False,
             "missing": [],
         }
@@ -192,6 +194,50 @@ class TestRebuildQueues:
         assert code == 0
         assert ", in place of 406 units" in out
         assert files_of(store / "consumequeue") != before
+
+    def test_what_is_no_queues_stays_and_is_named(self, run, store):
+        """Beside the new queues, as foreign names stay in an index."""
+        folder = store / "consumequeue"
+        shutil.rmtree(folder / "TopicTest/0")
+        kept = {
+            "readme.txt": b"notes",
+            "TopicTest/0/00000000000000000000.bak": b"precious",
+            "TopicTest/0/old/00000000000000000000": b"x",
+            "TopicTest/set aside/1/00000000000000000020": b"y",
+        }
+        for name, content in kept.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(content)
+        code, out, err = run("rebuild-queues", store, "--replace", "--dry-run", "--json")
+        assert (code, err) == (0, "")
+        foreign = json.loads(out)["foreign"]
+        assert {f"consumequeue/{name}" for name in kept} <= set(foreign)
+        code, out, _ = run("rebuild-queues", store, "--replace")
+        assert code == 0
+        assert all(path in " ".join(out.split()) for path in foreign)
+        assert {name: (folder / name).read_bytes() for name in kept} == kept
+        assert (folder / "TopicTest/0/00000000000000000000").exists()
+
+    @pytest.mark.parametrize("kind", ["link", "pipe", "file in the way"])
+    def test_what_cannot_be_kept_is_refused_by_its_name(self, run, store, kind):
+        """In a dry run, too."""
+        path = store / "consumequeue" / "TopicTest" / "0"
+        if kind == "link":
+            path = path / "link"
+            path.symlink_to("nowhere")
+        elif kind == "pipe":
+            path = path / "pipe"
+            os.mkfifo(path)
+        else:
+            shutil.rmtree(path)
+            path.write_text("notes")
+        before = files_of(store / "index")
+        for options in (("--dry-run",), ()):
+            code, _, err = run("rebuild-queues", store, "--replace", *options)
+            assert code == 2
+            assert f"{path}: expected a" in err
+            assert os.path.lexists(path)
+        assert files_of(store / "index") == before
 
     def test_a_topic_that_was_made_again_is_named(self, run, tmp_path):
         """Its queue has the new messages, and the deleted ones are counted."""

@@ -223,6 +223,7 @@ def queue_rebuild_answer(
             "kept_count": result.kept_count,
             "deleted_topics": list(result.deleted_topics),
             "left_out": list(result.left_out),
+            "foreign": list(result.foreign),
             "dry_run": result.dry_run,
             "missing": [asdict(part) for part in missing],
         },
@@ -270,6 +271,8 @@ def queue_notes(result: QueueRebuildResult) -> Iterator[str]:
         )
     if result.dry_run and (result.lost or result.dropped):
         yield "Without --dry-run this is refused, unless --allow-loss is given"
+    if result.foreign:
+        yield f"Kept what is no queue's: {_topics(result.foreign)}"
     if result.left_out:
         yield f"No queues of {_topics(result.left_out)}"
     if result.deleted_topics:

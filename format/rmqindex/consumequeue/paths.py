@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rmqindex.storage.location import PathLike
     from rmqindex.transaction.directories import FileEntry
 
-__all__ = ["FoundQueue", "QueueFile", "find_queues", "queue_topics"]
+__all__ = ["FoundQueue", "QueueFile", "find_queues", "is_queue_file", "is_queue_id", "queue_topics"]
 
 T = TypeVar("T")
 
@@ -119,10 +119,10 @@ def _folder_ids(root: Path) -> list[tuple[int, int] | None]:
 def _find(location: Location) -> list[FoundQueue]:
     if not exists(location):
         raise RmqIndexError(f"{location}: no such file or directory")
-    if _FILE_NAME.fullmatch(location.name):
+    if is_queue_file(location.name):
         return [_only_file(location)]
     entries = directory_entries(location)
-    if any(not each.is_directory and _FILE_NAME.fullmatch(each.name) for each in entries):
+    if any(not each.is_directory and is_queue_file(each.name) for each in entries):
         return [_queue(location)]
     return _find_below(location, entries)
 
@@ -190,7 +190,7 @@ def _queues_of_folder(entries: list[FileEntry], *, is_batch: bool) -> list[Found
 
 
 def _queues_of_topic(topic: str, entries: list[FileEntry], *, is_batch: bool) -> list[FoundQueue]:
-    numbered = [each for each in entries if each.is_directory and _is_queue_id(each.name)]
+    numbered = [each for each in entries if each.is_directory and is_queue_id(each.name)]
     return [
         FoundQueue(topic, int(each.name), is_batch, _files(_still_there(each)))
         for each in sorted(numbered, key=lambda each: int(each.name))
@@ -207,14 +207,19 @@ def _still_there(folder: FileEntry) -> list[FileEntry]:
         raise
 
 
-def _is_queue_id(name: str) -> bool:
+def is_queue_id(name: str) -> bool:
     """Return whether a folder's name is an int, by the broker's ``Integer.parseInt``."""
     return _QUEUE_ID.fullmatch(name) is not None and int(name) <= INT32_MAX
 
 
+def is_queue_file(name: str) -> bool:
+    """Return whether a file of a queue can have a name: where it begins, in 20 digits."""
+    return _FILE_NAME.fullmatch(name) is not None
+
+
 def _queue(location: Location) -> FoundQueue:
     topic = location.parent
-    if not topic.name or not _is_queue_id(location.name):
+    if not topic.name or not is_queue_id(location.name):
         raise RmqIndexError(f"{location}: expected the directory of a queue, named by its number")
     is_batch = topic.parent.name == BATCH_FOLDER
     files = _files(directory_entries(location))
@@ -237,6 +242,6 @@ def _files(entries: list[FileEntry]) -> tuple[QueueFile, ...]:
             None if each.identity is None else FileMark(each.identity),
         )
         for each in entries
-        if not each.is_directory and _FILE_NAME.fullmatch(each.name)
+        if not each.is_directory and is_queue_file(each.name)
     ]
     return tuple(sorted(files, key=lambda file: file.start))

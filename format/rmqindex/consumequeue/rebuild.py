@@ -21,6 +21,7 @@ from rmqindex.consumequeue.dispatch import (
     TopicKinds,
     parse_delay_levels,
 )
+from rmqindex.consumequeue.foreign import keep_foreign
 from rmqindex.consumequeue.places import Life
 from rmqindex.consumequeue.predecessors import Predecessors, unit_count
 from rmqindex.consumequeue.reader import ConsumeQueue
@@ -83,6 +84,8 @@ class QueueRebuildResult:
             back all the same.
         left_out: Topics without queues: those of ``leave_out``, and those that neither
             ``config/topics.json`` nor the replaced queues have.
+        foreign: What is no queue's and stood in the replaced folders, by its path from the store
+            root; it stays there.
         dry_run: Whether nothing was written.
         stray: The units of the replaced queues that the new ones lack, and that led to no message
             of their queue: they are no loss.
@@ -105,6 +108,7 @@ class QueueRebuildResult:
     kept_count: int = 0
     deleted_topics: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    foreign: tuple[str, ...] = ()
     dry_run: bool = False
     stray: tuple[LostUnits, ...] = ()
 
@@ -134,6 +138,7 @@ def rebuild_consume_queues(
     They are built aside and put into their place when they are complete.
     A rebuild after an interrupted one first restores the old queues, then starts from the
     beginning.
+    What is no queue's and stands in their folders stays there.
     As in the broker, files have one fixed size and are named by where they begin, units before a
     queue's first message are blank, delayed messages have the time at which they are due in the
     place of their tags, and prepared and rolled back messages have no unit.
@@ -263,9 +268,12 @@ def rebuild_consume_queues(
             lost, stray = old.lacking(
                 _queues_in(staging.path), log, is_damaged=damage.is_any, leave_out=leave_out
             )
-            count = sum(map(unit_count, old.queues))
             result = replace_fields(
-                result, lost=tuple(lost), stray=tuple(stray), replaced_count=count
+                result,
+                lost=tuple(lost),
+                stray=tuple(stray),
+                replaced_count=sum(map(unit_count, old.queues)),
+                foreign=keep_foreign(root, there, staging.path),
             )
         if not (allow_loss or dry_run):
             _ensure_no_loss(root, result)

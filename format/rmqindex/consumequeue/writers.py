@@ -6,7 +6,6 @@ import os
 import shutil
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from rmqindex.storage.writable import WritableFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -91,7 +91,10 @@ class QueueWriters:
             if any(file.size != size for file in queue.files):
                 self._begun(key).keep_before(INT64_MAX)
             else:
-                shutil.copytree(Path(queue.files[0].path).parent, self._directory(key))
+                directory = self._directory(key)
+                directory.mkdir(parents=True)
+                for file in queue.files:
+                    shutil.copy2(file.path, directory)
             kept.append(key[:2])
         return kept
 
