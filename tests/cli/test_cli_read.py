@@ -310,6 +310,44 @@ class TestCatInAnIncompleteStore:
         """To which the index leads."""
         max((store / "commitlog").iterdir()).unlink()
         code, _, err = run("cat", store, 112_033)
-        assert code == 1
+        assert code == 2
         assert "the CommitLog ends at offset 65504, but " in err
-        assert "no message 112033: the CommitLog is damaged from offset 65504 on" in err
+        assert "total_size at byte 65504: expected a record, since " in err
+        code, _, err = run("cat", store, 112_033, "--mode", "DROPMALFORMED")
+        assert code == 1
+        assert "no message 112033: the CommitLog is damaged there" in err
+
+    @pytest.mark.parametrize("filler", [b"\0", b"\xff"])
+    def test_a_message_in_damage_is_not_one_that_never_was(self, run, store, filler):
+        """By its offset, by its key, and for explain; a byte without a message is no damage."""
+        first, row, *_ = json.loads(run("messages", store, "--json")[1])["messages"][::-1]
+        offset = row["phy_offset"]
+        topic, key = row["topic"], row["uniq_key"]
+        place, path = next(
+            (offset - int(file.name), file)
+            for file in sorted((store / "commitlog").iterdir(), reverse=True)
+            if int(file.name) <= offset
+        )
+        with path.open("r+b") as file:
+            file.seek(place)
+            file.write(filler * row["size"])
+        what = f"{path}: total_size at byte {place}: expected a record, since one follows"
+        if any(filler):
+            what = f"{path}: magic_code at byte {place + 4}: expected "
+        for name in (str(offset), key):
+            code, out, err = run("cat", store, name, "--topic", topic)
+            assert (code, out) == (2, "")
+            assert what in err
+            code, _, err = run("cat", store, name, "--topic", topic, "--mode", "DROPMALFORMED")
+            assert code == 1
+            assert f"no message {name}: the CommitLog is damaged there" in err
+        code, _, err = run("cat", store, first["phy_offset"] + 1)
+        assert (code, "none starts at this byte" in err) == (1, True)
+        code, out, _ = run("explain", store, topic, key, "--json")
+        reasons = {reason["code"]: reason for reason in json.loads(out)["reasons"]}
+        assert code == 1
+        assert "leads to a message of" in reasons["no_entry"]["sentence"]
+        assert reasons["dangling"]["phy_offsets"] == [offset]
+        assert what in reasons["log_damaged"]["sentence"]
+        assert "DROPMALFORMED" not in out
+        assert reasons["log_damaged"]["remedy"] == f"rmqindex verify {store}"

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rmqindex.commitlog.selection import newest_messages as newest_messages
     from rmqindex.commitlog.selection import select_messages as select_messages
     from rmqindex.commitlog.snapshot import LogSnapshot as LogSnapshot
+    from rmqindex.commitlog.snapshot import damage_at as damage_at
     from rmqindex.commitlog.snapshot import ensure_end as ensure_end
     from rmqindex.commitlog.snapshot import marked_file as marked_file
     from rmqindex.commitlog.tailing import LogMark as LogMark

@@ -167,15 +167,19 @@ def select_messages(
     """
     first = [*_PLACE, *selection.columns]
     at_once = not selection.columns or set(columns).issubset(first)
-    # A scan within boundaries would take a stop inside a message for damage.
     start, stop = (selection.start, selection.stop) if within is None else within
+    at_boundaries = within is not None
+    if within is not None and selection.start is not None and selection.start > within[0]:
+        # Damage before what is asked for is none of it. A stop inside a message, which a scan
+        # within boundaries would take for damage, ends the reading below.
+        start, at_boundaries = selection.start, False
     for whole in log.scan(
         start,
         stop,
         list(dict.fromkeys([*first, *columns])) if at_once else first,
         check_crc=check_crc,
         mode=mode,
-        at_boundaries=within is not None,
+        at_boundaries=at_boundaries,
         on_malformed=on_malformed,
         max_records=max_records,
         decompress_body=False,
@@ -226,17 +230,17 @@ def newest_messages(
     found: list[pa.Table] = []
     missing = limit
     parts: list[tuple[int, int | None]] = [*_parts_backward(log, first, last)] or [(first, last)]
-    newest, behind = parts[0]
-    if behind is None or selection.stop is None or selection.stop >= behind:
-        parts[0] = newest, selection.stop  # reading up to the log's end proves it
-    for start, stop in parts:
+    # Reading up to the log's end proves it.
+    parts[0] = parts[0][0], selection.stop
+    for number, (start, stop) in enumerate(parts):
         batches = []
         for batch in log.scan(
-            start,
+            max(start, first),
             stop,
             [*_PLACE, *selection.columns],
             mode=mode,
-            at_boundaries=True,
+            # Damage outside of what is asked for is none of it.
+            at_boundaries=start >= first and (number > 0 or selection.stop is None),
             on_malformed=on_malformed,
         ):
             at = batch.column("phy_offset").to_numpy()

@@ -47,6 +47,7 @@ __all__ = [
     "LogSnapshot",
     "OlderTail",
     "commit_log_of",
+    "damage_at",
     "ensure_end",
     "marked_file",
     "marked_files",
@@ -191,6 +192,22 @@ def ensure_end(
         raise error
     if on_malformed is not None:
         on_malformed(error)
+
+
+def damage_at(log: CommitLog, offset: int) -> CorruptCommitLogError | None:
+    """Return the damage in which an offset lies, where no message starts; None if it is sound.
+
+    Raises:
+        RmqIndexError: The storage failed.
+    """
+    if offset >= log.max_offset:
+        return log.end_error()
+    errors: list[CorruptCommitLogError] = []
+    for _ in log.records(
+        offset, offset + 1, mode="DROPMALFORMED", on_malformed=errors.append, proves_end=False
+    ):
+        pass
+    return errors[0] if errors else None
 
 
 @dataclass(frozen=True, slots=True)

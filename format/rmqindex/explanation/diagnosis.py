@@ -150,7 +150,10 @@ class _Diagnosis:
         elif not evidence.files:
             yield Reason("no_index", EXPLAIN_REASONS["no_index"], self.commands.rebuild())
         elif not evidence.own_entries:
-            yield Reason("no_entry", f"No entry of {self._name} in {self._files}.")
+            sentence = f"No entry of {self._name} in {self._files}."
+            if any(hit.reason in ("zeroed", "dangling") for hit in evidence.entries):
+                sentence = f"No entry in {self._files} leads to a message of {self._name}."
+            yield Reason("no_entry", sentence)
 
     def _own(self, fit: Fit) -> list[LogMessage]:
         search = self.evidence.search
@@ -462,6 +465,7 @@ class _Diagnosis:
             yield Reason(
                 "log_damaged",
                 f"{EXPLAIN_REASONS['log_damaged']} {listed(log.faults)}.",
+                self.commands.verify(),
             )
         command = self.commands.search_all(self.evidence.topic, self.evidence.forms.key)
         has_message = bool(self.evidence.own_entries or self._own("key"))

@@ -214,7 +214,12 @@ class _Case:
         search = None if log is None else LogSearch(topic, self.forms)
         reach, is_covered = None, True
         if log is not None and search is not None:
-            reach, is_covered = self._search_log(log, search, cover, search_log, key_time, progress)
+            dangling = [
+                hit.phy_offset for file in files for hit in file.hits if hit.reason == "dangling"
+            ]
+            reach, is_covered = self._search_log(
+                log, search, cover, search_log, key_time, progress, dangling
+            )
         hits = [hit for file in files for hit in file.hits if hit.reason not in OF_OTHERS]
         messages = [] if search is None else [*search.messages("key")]
         own_offsets = [message.phy_offset for message in messages if message.topic == topic]
@@ -274,6 +279,7 @@ class _Case:
         search_log: Search,
         key_time: int | None,
         progress: Callable[[int, int], None] | None,
+        dangling: Sequence[int],
     ) -> tuple[LogReach, bool]:
         """Search the log; return its reach, and whether all gaps of the index were searched."""
         gaps = gaps_of(cover.spans, log)
@@ -285,7 +291,7 @@ class _Case:
             likely = None if key_time is None else Window(key_time - _DAY, key_time + _DAY)
             parts = choose_parts(log, spans, self.window, likely, default_limit(log))
         readable_gaps = [gap for gap in gaps if not cover.may_hide(gap.start, gap.stop)]
-        reach = search.run(log, parts, readable_gaps, progress)
+        reach = search.run(log, parts, readable_gaps, progress, dangling=dangling)
         is_covered = not any(
             start < stop and first < stop and start < last
             for start, stop in reach.unsearched

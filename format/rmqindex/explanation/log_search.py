@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rmqindex.commitlog.bodies import bad_body
+from rmqindex.commitlog.snapshot import damage_at
 from rmqindex.explanation.result import LogReach
 from rmqindex.keys.hashing import KEY_SEPARATOR
 from rmqindex.keys.messages import is_rolled_back, tag_key
@@ -331,8 +332,10 @@ class LogSearch:
         parts: LogParts,
         gaps: Sequence[Gap],
         progress: Callable[[int, int], None] | None = None,
+        *,
+        dangling: Sequence[int] = (),
     ) -> LogReach:
-        """Search, and return how far the log reaches."""
+        """Search, and return how far the log reaches, and what is damaged where entries dangle."""
         faults: list[CorruptCommitLogError] = []
         total = sum(stop - start for start, stop in parts.searched)
         counts = dict.fromkeys(gaps, 0)
@@ -361,6 +364,8 @@ class LogSearch:
         if any(stop >= log.max_offset for _, stop in parts.searched):
             lost = log.end_error()  # the scan stopped where the log ends now
             faults += [] if lost is None else [lost]
+        damage = (damage_at(log, offset) for offset in dangling[:_MAX_ALIKE])
+        faults += [error for error in damage if error is not None]
         missing = tuple(gap for gap in log.gaps if gap[1] <= log.max_offset)
         begin = _begin_timestamp(log)
         return LogReach(
@@ -371,7 +376,8 @@ class LogSearch:
             join_spans([*parts.unsearched, *missing]),
             tuple(ends[gap] for gap in gaps if gap in ends),
             sum(counts.values()),
-            tuple(dict.fromkeys(map(str, faults))),
+            # What the errors advise is for commands that read the messages.
+            tuple(dict.fromkeys(str(each).removesuffix(f"; {each.hint}") for each in faults)),
         )
 
     def _match_members(

@@ -70,7 +70,7 @@ EXPLAIN_REASONS: dict[str, str] = {
     "no_log": "No CommitLog was read, so that messages were neither compared nor searched.",
     "not_in_log": "No message in the CommitLog, as far as it reaches, has the key.",
     "not_searched": "A part of the CommitLog was not searched.",
-    "log_damaged": "A part of the CommitLog cannot be read.",
+    "log_damaged": "A part of the CommitLog cannot be read; only a replica or a backup has it.",
     "log_begins_later": "The CommitLog begins after the time in question; older messages have "
     "expired.",
     # Of the topic.
@@ -226,7 +226,7 @@ class LogReach:
         not_indexed: The ranges of offsets, as first and last, of messages that have keys and lie
             outside the index; as far as searched.
         not_indexed_count: The number of these messages.
-        faults: What cannot be read in the searched ranges.
+        faults: What cannot be read in the searched ranges, and where entries of the key dangle.
     """
 
     min_offset: int

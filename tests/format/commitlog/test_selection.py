@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 from itertools import pairwise
 
 import pyarrow as pa
@@ -14,7 +15,8 @@ from hypothesis import strategies as st
 from commitlog_encoder import Log, Message, properties_text
 from recorded import BROKER_VERSIONS, MESSAGE_KINDS
 from rmqindex import COMMITLOG_SCHEMA, CommitLog, CorruptCommitLogError, sample_store
-from rmqindex.commitlog import Selection, select_messages
+from rmqindex.commitlog import Selection, newest_messages, select_messages
+from rmqindex.commitlog import selection as selection_module
 
 STORES = {
     "sample": sample_store(),
@@ -141,3 +143,69 @@ def test_the_sound_part_of_a_damaged_log_is_selected_in_full(
         if damaged:
             with pytest.raises(CorruptCommitLogError):
                 chosen(opened, selection, columns)
+
+
+@pytest.fixture(scope="module")
+def holed(tmp_path_factory):
+    """Return a log of 40 messages of which number 20 is a hole, and where they are."""
+    log = Log(1 << 16)
+    for number in range(40):
+        log.append(Message(topic="A", body=b"x%d" % number, properties=properties_text([])))
+    folder = tmp_path_factory.mktemp("holed")
+    log.write_to(folder)
+    with CommitLog(folder) as opened:
+        (batch,) = opened.scan(columns=["phy_offset"])
+        starts = [start for file in opened.files for start in opened.record_boundaries(file, 900)]
+    places = tuple(batch["phy_offset"].to_pylist())
+    (path,) = folder.iterdir()
+    data = bytearray(path.read_bytes())
+    data[places[20] : places[21]] = bytes(places[21] - places[20])
+    path.write_bytes(data)
+    return folder, places, starts
+
+
+def fails(read):
+    """Return whether reading fails at damage."""
+    try:
+        read()
+    except CorruptCommitLogError:
+        return True
+    return False
+
+
+_EDGES = [None, *((number, by) for number in (18, 20, 21, 22) for by in (-1, 0, 1))]
+
+
+@pytest.mark.parametrize("way", ["forward", "backward", "parts"])
+@pytest.mark.parametrize("begin", _EDGES)
+def test_damage_outside_of_what_is_asked_for_is_none_of_it(holed, monkeypatch, way, begin):
+    """Whether it is read forward, backward or in parts; at the edges, too."""
+    monkeypatch.setattr(selection_module, "_BACKWARD_CHUNK", 900)
+    folder, places, starts = holed
+    hole, sound = places[20:22], [*places[:20], *places[21:]]
+    start, *stops = (
+        None if edge is None else places[edge[0]] + edge[1] for edge in (begin, *_EDGES)
+    )
+    parts = [*pairwise(starts), (starts[-1], None)]
+
+    def ask(log, selection, **how):
+        columns = ["phy_offset"]
+        if way == "backward":
+            return newest_messages(log, selection, columns, 99, **how)
+        if way == "forward":
+            return chosen(log, selection, columns, **how)
+        planned = [part for part in parts if selection.stop is None or part[0] < selection.stop]
+        return pa.concat_tables(
+            chosen(log, selection, columns, within=part, **how) for part in planned
+        )
+
+    with CommitLog(folder) as log:
+        for stop in stops:
+            low, high = start or 0, places[-1] + 1 if stop is None else stop
+            if low >= high:
+                continue
+            selection = Selection(start=start, stop=stop)
+            is_damaged = low < hole[1] and high > hole[0]
+            assert fails(partial(ask, log, selection)) == is_damaged, stop
+            found = ask(log, selection, mode="DROPMALFORMED")["phy_offset"].to_pylist()
+            assert sorted(found) == [place for place in sound if low <= place < high], stop

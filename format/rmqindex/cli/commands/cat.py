@@ -28,6 +28,7 @@ from rmqindex.cli.options import (
     stored_body_option,
     zone_option,
 )
+from rmqindex.commitlog import damage_at
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.consumequeue.paths import queue_topics
 from rmqindex.errors import RmqIndexError, command_line
@@ -50,13 +51,16 @@ if TYPE_CHECKING:
 
 __all__ = ["cat"]
 
+# The states of entries whose messages damage may have taken.
+_OF_DAMAGE = ("not_a_record", "beyond_end")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cat:
     """Print a message from the CommitLog: its fields, properties and decompressed body.
 
     A unique key (the message id that clients show) is found through the index. The exit code is 1
-    if there is no such message.
+    if there is no such message, and 2 where the CommitLog is damaged in its place.
     """
 
     path: str = argument(
@@ -94,6 +98,7 @@ class Cat:
             elif not is_readable(rows[0]):
                 missing = missing_parts(log, self.path, start=offsets[0])
                 complain_of_missing(missing, is_read=False)
+                why = self._damage(log, offsets[0]) or why
         readable = [row for row in rows if is_readable(row)]
         if not readable:
             nothing = (self.path, f"no message {self.message}: {why}")
@@ -103,6 +108,16 @@ class Cat:
             _write_bodies(readable)
         else:
             yield messages_answer(readable, self.zone)
+
+    def _damage(self, log: CommitLog, offset: int) -> str | None:
+        """Raise, or tell, the damage in which a message may have been; None if there is none."""
+        damage = damage_at(log, offset) if log.min_offset <= offset else None
+        if damage is None:
+            return None
+        if self.mode == "FAILFAST":
+            raise damage
+        complain(str(damage))
+        return "the CommitLog is damaged there"
 
     def _complain_of_index(self, log: CommitLog) -> None:
         """Explain a missing unique key by gaps in the index."""
@@ -149,8 +164,6 @@ def _why_not(state: str, log: CommitLog) -> str:
     if state == "expired":
         return f"it has expired, the CommitLog begins at {log.min_offset}"
     if state == "beyond_end":
-        if log.end_error() is not None:
-            return f"the CommitLog is damaged from offset {log.max_offset} on"
         return f"the CommitLog ends at {log.max_offset}"
     if state == "missing":
         return "the file of the CommitLog that should have it is missing"
@@ -190,13 +203,17 @@ def _indexed_store(path: Path) -> Path:
 
 
 def _by_unique_key(path: str, key: str, topics: Sequence[str], log: CommitLog) -> list[int]:
-    """Return the offsets of a unique key under some topics, by the index beside the log."""
+    """Return the offsets of a unique key under some topics, by the index beside the log.
+
+    Without any, those of entries of its hash that lead into damage.
+    """
     files = IndexSnapshot.of(_indexed_store(Path(path)), None, "FAILFAST")
     pairs = [(topic, key) for topic in topics]
     hashes = [key_hash(index_key(*pair)) for pair in pairs]
     verifier = Verifier("members", strict=False)
     columns = ("key_hash", "phy_offset", "position")
     offsets: list[int] = []
+    others: list[int] = []
     for listed in reversed(files):
         if listed.is_empty:
             continue
@@ -204,11 +221,12 @@ def _by_unique_key(path: str, key: str, topics: Sequence[str], log: CommitLog) -
             batch = file.lookup(hashes, listed.stop)
         searched = SearchedFile.planned(listed)
         compared = verifier.compare(log, [searched], *(batch[name].to_numpy() for name in columns))
-        offsets += [
-            offset
-            for entry, (query, offset) in enumerate(
-                zip(batch["query"].to_pylist(), batch["phy_offset"].to_pylist(), strict=True)
-            )
-            if compared.verdict(entry, *pairs[query]).state == VERIFIED
-        ]
+        for entry, (query, offset) in enumerate(
+            zip(batch["query"].to_pylist(), batch["phy_offset"].to_pylist(), strict=True)
+        ):
+            state = compared.verdict(entry, *pairs[query]).state
+            if state in (VERIFIED, *_OF_DAMAGE):
+                (offsets if state == VERIFIED else others).append(offset)
+    if not offsets:
+        offsets = [offset for offset in others if damage_at(log, offset) is not None]
     return list(dict.fromkeys(offsets))
