@@ -1,8 +1,8 @@
 """How far an index and its CommitLog reach, so that an answer from either can say what it lacks.
 
-An index is compared with its log by the ends of both and the checkpoint alone, so that each lookup
-can afford it: of messages, only few before the first entry are read. Whether others outside the
-index have keys, and what it lacks between its ends, is for ``verify`` and ``explain`` to find.
+An index is compared with its log by the ends of both and the checkpoint alone: no byte of a message
+is read, so that each lookup can afford it. Whether messages outside the index have keys, and what
+it lacks between its ends, is for ``verify`` and ``explain`` to find.
 
 A broker writes to the log first, so an IndexFile or a ConsumeQueue that leads behind the log's end
 proves that it had messages there. It deletes expired files of the log first, and within seconds the
@@ -18,7 +18,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
@@ -30,7 +30,6 @@ from rmqindex.errors import RmqIndexError
 from rmqindex.explanation.wording import Commands
 from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.indexfile.geometry import infer_layout
-from rmqindex.keys.messages import KEY_COLUMNS, expand_messages
 from rmqindex.storage.filesystem import UnreadableError
 from rmqindex.storage.opening import map_files, open_source
 from rmqindex.store.checkpoint import CHECKPOINT_NAME, StoreCheckpoint
@@ -71,8 +70,6 @@ LONGEST_LAG = 600
 _MILLISECONDS = 1000
 # The next file of a log, and the one after it, may have been made before any message is in them.
 _FILES_MADE_AHEAD = 2
-# Bytes before the first entry whose messages are read for their keys.
-_MOST_READ = 1024 * 1024
 # StoreCheckpoint.java from 5.5.0 on: logicsPhysicalOffset, behind the five fields of all brokers.
 _DISPATCHED_OFFSET = 40
 _CHECKPOINT_BYTES = 48
@@ -206,26 +203,12 @@ class _Ends:
         parts = []
         # A file whose name puts it in the wrong place has its entries all the same.
         oldest = min(self.files, key=lambda file: file.header.begin_phy_offset)
-        if self._begins_late(oldest.header.begin_phy_offset):
+        if oldest.header.begin_phy_offset > self.log.min_offset + self.log.files[0].entry_head:
             parts.append(self._part("start", oldest.path, stop=oldest.header.begin_phy_offset))
         newest = max(self.files, key=lambda file: file.header.end_phy_offset)
         if self._ends_early(newest):
             parts.append(self._part("end", newest.path, after=newest.header.end_phy_offset))
         return tuple(parts)
-
-    def _begins_late(self, first: int) -> bool:
-        """Return whether messages before the first entry need some, or, where it is far, may."""
-        start, damage = self.log.min_offset + self.log.files[0].entry_head, list[RmqIndexError]()
-        if first <= start or first - start > _MOST_READ:
-            return first > start
-        how: dict[str, Any] = {"mode": "DROPMALFORMED", "on_malformed": damage.append}
-        try:
-            for batch in self.log.scan(start, first, KEY_COLUMNS, **how):
-                if len(expand_messages(*(batch[name] for name in KEY_COLUMNS))[0]):
-                    return True
-        except RmqIndexError:
-            return True  # it cannot be read
-        return bool(damage)
 
     def _part(
         self,
@@ -340,7 +323,8 @@ class MissingPart:
             log's end; ``older``: the same, which nothing proves but older records behind it.
         folder: The folder of the log's files.
         start: The first offset that is missing, bytes; None for ``start``, where nothing tells.
-        stop: The offset behind the last one, bytes; None for ``end`` and ``older``.
+        stop: The offset behind the last one, bytes; None for ``end`` and ``older``, where nothing
+            tells.
         proof: The IndexFile, or the file of a ConsumeQueue, that leads there; the file of the log
             behind the hole for ``middle``, and that with the records for ``older``.
         phy_offset: The offset of the message to which ``proof`` leads, bytes; None for ``middle``.

@@ -18,13 +18,12 @@ from recorded import BROKER_VERSIONS, MESSAGE_KINDS, STORE_KINDS
 from rmqindex import (
     CommitLog,
     IncompleteIndexWarning,
-    Layout,
     MessageStore,
     StoreCheckpoint,
     rebuild_index,
     verify,
 )
-from rmqindex.explanation import reach, uncovered, uncovered_in
+from rmqindex.explanation import uncovered, uncovered_in
 from rmqindex.storage import Location
 from rmqindex.store import IndexSnapshot
 
@@ -174,47 +173,6 @@ class TestWholeIndexes:
         (tmp_path / "commitlog" / f"{0:020d}").write_bytes(bytes(4096))
         StoreCheckpoint().save(tmp_path / "checkpoint")
         assert lacking(tmp_path) == ()
-
-
-class TestMessagesWithoutKeys:
-    """They have no entries, before the first one neither."""
-
-    def store_of(self, root, texts):
-        """Return a store whose messages have these keys, and a whole index of it."""
-        log = Log(1 << 16)
-        for text in texts:
-            log.append(Message(properties=properties_text([("KEYS", text)] if text else [])))
-        log.write_to(root / "commitlog")
-        rebuild_index(root, root / "index", Layout(53, 40))
-        return log.offsets
-
-    def test_before_the_first_entry_need_none(self, tmp_path):
-        """The index is whole: nothing is said."""
-        self.store_of(tmp_path, [None] * 20 + ["k"] * 5)
-        assert lacking(tmp_path) == ()
-
-    def test_do_not_hide_one_with_a_key(self, tmp_path):
-        """Its file was lost."""
-        offsets = self.store_of(tmp_path, [None] * 20 + ["k"] * 60)
-        remove(tmp_path, min(path.name for path in (tmp_path / "index").iterdir()))
-        (part,) = lacking(tmp_path)
-        assert (part.part, part.start, part.stop) == ("start", 0, offsets[20 + 39])
-
-    def test_many_are_not_read(self, tmp_path, monkeypatch):
-        """The note says that others find out."""
-        monkeypatch.setattr(reach, "_MOST_READ", 500)
-        self.store_of(tmp_path, [None] * 20 + ["k"] * 5)
-        with counted_log_reads() as reads:
-            assert [part.part for part in lacking(tmp_path)] == ["start"]
-        assert reads == []
-
-    def test_that_are_damaged_may_have_had_some(self, tmp_path):
-        """Nobody can tell."""
-        offsets = self.store_of(tmp_path, [None] * 20 + ["k"] * 5)
-        with (tmp_path / "commitlog" / f"{0:020d}").open("r+b") as file:
-            file.seek(offsets[3])
-            file.write(bytes(50))
-        assert [part.part for part in lacking(tmp_path)] == ["start"]
 
 
 class TestLostFiles:
