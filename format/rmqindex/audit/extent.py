@@ -78,12 +78,15 @@ def _end_rule(seconds: int, broker: BrokerState | None) -> str:
 
 def index_end(directory: Location) -> int:
     """Return the offset of the last message that has an entry now, bytes; -1 for none."""
-    for entry in reversed([each for each in index_entries(directory) if not each.is_directory]):
+    end = -1
+    for entry in index_entries(directory):
+        if entry.is_directory:
+            continue
         with suppress(RmqIndexError), open_index_source(entry.path) as source:
             header = read_header(source)
             if header.entry_count > FIRST_POSITION:
-                return header.end_phy_offset
-    return -1
+                end = max(end, header.end_phy_offset)
+    return end
 
 
 def log_start(log: CommitLog, since: int | None) -> int:

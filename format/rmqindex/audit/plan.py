@@ -6,7 +6,6 @@ from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
 
 from rmqindex.arguments import int_of, int_or_none
@@ -453,11 +452,14 @@ def _listed_mark(entry: FileEntry) -> FileMark | None:
 
 
 def _ranges(members: Sequence[Member]) -> dict[str, LogRange]:
-    """Divide the log among the files with entries: each gets the part up to the next one's."""
-    filled = [member for member in members if member.first >= 0]
+    """Divide the log among the files with entries: each gets the part up to the next one's.
+
+    The names of two files tell their order by the clock, which may have stepped back between.
+    """
+    filled = sorted((each for each in members if each.first >= 0), key=lambda each: each.first)
     if not filled:
         return {}
-    starts = np.maximum.accumulate([member.first for member in filled]).tolist()
+    starts = [member.first for member in filled]
     stops = [*starts[1:], None]
     begin = starts[0]
     return {

@@ -187,9 +187,19 @@ def ensure_no_hole(
 ) -> None:
     """Refuse files between which entries of messages are missing, since no rebuild fills these.
 
-    Only the ends of the files are compared with the log.
+    Only the ends of the files are compared with the log. Where a clock stepped back, the last
+    name may not be of the last messages; a rebuild that resumed would index these again.
     """
     ends = [end for entry in files if (end := _End.of(entry, layout)) is not None]
+    newest = max(ends, key=lambda end: end.last, default=None)
+    if newest is not None and newest.last > ends[-1].last:
+        raise RmqIndexError(
+            f"{ends[-1].path}: expected the last entry of all files in the last one, got offset "
+            f"{ends[-1].last}, and {newest.last} in {Path(newest.path).name}, whose name is "
+            "earlier, as where the broker's clock stepped back: a rebuild cannot continue behind "
+            f"it; {_HOW}"
+        )
+    ends.sort(key=lambda end: end.first)
     counts: Counter[int] = Counter()
     for end in ends:
         counts.update(end.counts)

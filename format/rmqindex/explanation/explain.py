@@ -261,14 +261,14 @@ class _Case:
         filled = [file for file in self.planned if file.error is None and not file.is_empty]
         if not filled:
             return None
-        first, last = filled[0].header, filled[-1].header
+        headers = [file.header for file in filled]
         return IndexReach(
             len(self.planned),
             sum(file.entry_count for file in filled),
-            first.begin_phy_offset,
-            last.end_phy_offset,
-            first.begin_timestamp,
-            last.end_timestamp,
+            min(header.begin_phy_offset for header in headers),
+            max(header.end_phy_offset for header in headers),
+            min(header.begin_timestamp for header in headers),
+            max(header.end_timestamp for header in headers),
         )
 
     def _search_log(

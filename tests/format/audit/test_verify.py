@@ -385,6 +385,16 @@ class TestStore:
         (row,) = found(files[0].parent)["file_order"]
         assert (row["byte"], row["expected"], row["got"]) == (16, "offsets from 53564", "0")
 
+    def test_a_name_before_all_others_hides_no_entries(self, files):
+        """A clock that stepped back gives the newest file one; nothing of the log is missing."""
+        earlier = files[0].with_name(str(int(files[0].name) - 1))
+        files[4].rename(earlier)
+        (row,) = found(files[0].parent, "auto").pop("file_order")
+        assert row["file"] == str(files[0])
+        assert "index_begins_late" not in found(files[0].parent, "auto")
+        files[0].unlink()
+        assert "index_begins_late" in found(files[0].parent, "auto")
+
     def test_files_of_two_geometries(self, files):
         """A broker opens all with one."""
         path = files[0].with_name("20991231235959999")

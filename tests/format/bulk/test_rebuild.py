@@ -13,6 +13,7 @@ from rmqindex import (
     IndexFile,
     IndexFileWriter,
     Layout,
+    RmqIndexError,
     rebuild_index,
     sample_store,
 )
@@ -51,6 +52,31 @@ def test_what_the_last_message_has_too_much_takes_nothing_from_the_next(tmp_path
     rebuild_index(STORE, index, resume=True)
     assert entries(STORE / "index") - entries(index) == Counter()
     assert entries(index) - entries(STORE / "index") == extra - entries(STORE / "index")
+
+
+def test_a_resume_behind_a_last_name_that_is_not_the_newest_is_refused(tmp_path):
+    """A clock stepped back: what stands behind that name has entries in another file."""
+    index = tmp_path / "index"
+    files = sorted(rebuild_index(STORE, index, LAYOUT).files)
+    earlier = files[0].with_name(str(int(files[0].name) - 1))
+    files[-1].rename(earlier)
+    before = entries(index)
+    with pytest.raises(RmqIndexError, match=rf"{files[-2].name}: .* in {earlier.name}, .*clock"):
+        rebuild_index(STORE, index, resume=True)
+    assert entries(index) == before
+    earlier.unlink()
+    rebuild_index(STORE, index, resume=True)
+    assert entries(index) == before
+
+
+def test_a_resume_goes_on_behind_files_whose_names_are_in_another_order(tmp_path):
+    """All of their entries are there."""
+    index = tmp_path / "index"
+    files = sorted(rebuild_index(STORE, index, LAYOUT, stop=100_000).files)
+    assert len(files) > 2
+    files[1].rename(files[0].with_name(str(int(files[0].name) - 1)))
+    rebuild_index(STORE, index, resume=True)
+    assert entries(index) == entries(STORE / "index")
 
 
 @pytest.mark.parametrize("count", [0, 1, 60])

@@ -105,6 +105,13 @@ class TestMessagesOutsideTheIndex:
         assert "34204 to 36140" in reason(explained, "index_behind").sentence
         assert explained.hits == ()
 
+    def test_the_reach_is_that_of_all_files_whatever_their_names(self, broker):
+        """A clock that stepped back names the newest before the others."""
+        expected = reason(explain(broker, "Delayed", DELAYED), "index_reach")
+        oldest = min((broker / "index").iterdir())
+        newest(broker).rename(oldest.with_name(str(int(oldest.name) - 1)))
+        assert reason(explain(broker, "Delayed", DELAYED), "index_reach") == expected
+
     def test_the_remedy_makes_it_a_hit(self, broker):
         """What is said to help does."""
         newest(broker).unlink()
