@@ -56,6 +56,7 @@ class Evidence:
         window: The store times queried.
         files: What each file holds, newest first.
         index: How far the index reaches; None without entries.
+        can_resume: Whether all files are sound, and none has later messages than the last one.
         cover: Of which messages the index has entries, and those of which nobody knows.
         log: How far the log reaches; None without one.
         search: What the log has; None without one.
@@ -77,6 +78,7 @@ class Evidence:
     window: Window
     files: tuple[FileExplanation, ...]
     index: IndexReach | None
+    can_resume: bool
     cover: IndexCover
     log: LogReach | None
     search: LogSearch | None
@@ -223,18 +225,18 @@ class _Diagnosis:
             replace = ("--replace",) if self.evidence.files else ()
             return self.commands.rebuild(*replace, *tags)
         # Resuming adds keys that the last message lacks, and no tags of it.
-        is_behind = first > index.end_phy_offset or (first == index.end_phy_offset and not is_tag)
-        if not is_behind or (log is not None and outside(index, log)[0]):
-            return self.commands.rebuild("--replace", *tags)
-        return None if self._is_running else self.commands.rebuild("--resume", *tags)
+        behind = first > index.end_phy_offset or (first == index.end_phy_offset and not is_tag)
+        return self._rebuild(*tags, behind=behind and not (log and outside(index, log)[0]))
 
-    @property
-    def _is_running(self) -> bool:
-        return self.evidence.broker is BrokerState.RUNNING
+    def _rebuild(self, *options: str, behind: bool) -> str | None:
+        if not behind or not self.evidence.can_resume:
+            return self.commands.rebuild("--replace", *options)
+        is_running = self.evidence.broker is BrokerState.RUNNING
+        return None if is_running else self.commands.rebuild("--resume", *options)
 
     def _state(self) -> str:
         """Return what the broker will do about messages that the index lacks."""
-        if self._is_running:
+        if self.evidence.broker is BrokerState.RUNNING:
             return " The broker runs, and indexes its newest messages within moments."
         if self.evidence.broker is BrokerState.UNKNOWN:
             return " Whether a broker runs cannot be told, as the store's lock cannot be read."
@@ -278,14 +280,14 @@ class _Diagnosis:
                 "index_gap",
                 f"The CommitLog has messages at {ranges(before)}, before or between the entries of "
                 "the IndexFiles.",
-                self.commands.rebuild("--replace"),
+                self._rebuild(behind=False),
             )
         if behind and index is not None:
             yield Reason(
                 "index_behind",
                 f"The CommitLog has messages at {ranges(behind)}, behind the last entry of the "
                 f"index.{self._state()}",
-                None if before or self._is_running else self.commands.rebuild("--resume"),
+                None if before else self._rebuild(behind=True),
             )
         time = self._latest_time()
         if log.begin_timestamp is not None and time is not None and time < log.begin_timestamp:

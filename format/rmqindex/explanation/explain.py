@@ -232,6 +232,7 @@ class _Case:
             window=self.window,
             files=files,
             index=index,
+            can_resume=self._can_resume(files),
             cover=cover,
             log=reach,
             search=search,
@@ -270,6 +271,11 @@ class _Case:
             min(header.begin_timestamp for header in headers),
             max(header.end_timestamp for header in headers),
         )
+
+    def _can_resume(self, files: Sequence[FileExplanation]) -> bool:
+        ends = [file.header.end_phy_offset for file in self.planned if not file.is_empty]
+        is_sound = not any(file.reason in ("damaged", "unreadable") for file in files)
+        return is_sound and bool(ends) and ends[-1] == max(ends)
 
     def _search_log(
         self,

@@ -204,6 +204,25 @@ class TestMessagesOutsideTheIndex:
             assert "The broker runs" in missing.sentence
             assert missing.remedy is None
 
+    @pytest.mark.parametrize("damage", ["count", "name"])
+    def test_no_rebuild_goes_on_behind_a_damaged_or_a_misnamed_last_file(self, store, damage):
+        """The one that is advised is not refused."""
+        files = sorted((store / "index").iterdir())
+        if damage == "count":
+            data = bytearray(files[-1].read_bytes())
+            data[36:40] = (5).to_bytes(4, "big")
+            files[-1].write_bytes(data)
+        else:
+            files[-1].unlink()
+            files[-2].rename(files[0].with_name(str(int(files[0].name) - 1)))
+        explained = explain(store, "TopicTest", "order-49", layout=Layout(97, 200))
+        remedies = {each.remedy for each in explained.reasons if " rebuild " in (each.remedy or "")}
+        assert remedies == {shlex.join(["rmqindex", "rebuild", str(store), "--replace"])}
+        with pytest.raises(RmqIndexError):
+            rebuild_index(store / "commitlog", store / "index", resume=True)
+        rebuild_index(store / "commitlog", store / "index", replace=True)
+        assert not {"not_indexed", "damaged"} & set(codes(explain(store, "TopicTest", "order-49")))
+
     def test_a_killed_broker_does_not_index_it(self, broker):
         """The index is completed before it starts."""
         newest(broker).unlink()
