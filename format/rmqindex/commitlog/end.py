@@ -15,13 +15,14 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from rmqindex.commitlog.framing import frames_of
-from rmqindex.commitlog.leads import LeadKind, find_leads, led_by_unit, named_stop, proved_lead
+from rmqindex.commitlog.leads import find_leads, index_files, led_by_unit, proved_lead
 from rmqindex.commitlog.walk import (
     MARK_SIZE,
     EndKind,
@@ -29,12 +30,14 @@ from rmqindex.commitlog.walk import (
     find_record,
     is_full,
     is_record,
-    record_at,
     record_crc_fault,
     walk,
 )
-from rmqindex.errors import CorruptCommitLogError
+from rmqindex.errors import CorruptCommitLogError, RmqIndexError
+from rmqindex.indexfile.committed import entry_rows, open_index_source, read_header
+from rmqindex.layout.store import INDEX_FOLDER
 from rmqindex.record.batches import store_timestamps
+from rmqindex.record.index_keys import IndexKeys
 from rmqindex.record.records import Fault, parse_records, store_timestamp_of
 from rmqindex.storage.location import Location
 from rmqindex.store.store import root_of
@@ -45,7 +48,6 @@ if TYPE_CHECKING:
 
     from rmqindex.commitlog.files import LogFile, OpenFiles
     from rmqindex.commitlog.framing import Frames
-    from rmqindex.commitlog.leads import Lead
     from rmqindex.commitlog.walk import End
     from rmqindex.record.records import Records
     from rmqindex.storage.source import ByteSource
@@ -255,15 +257,29 @@ class LogTail:
         led = {led_by_unit(root, records, place) for root in self._roots for place in asked}
         if led & {True, False}:
             return False not in led
-        return any(self._ends_in(lead, records) for lead in self._index_leads)
+        return self._have_entry(records)
 
-    def _ends_in(self, lead: Lead, records: Records) -> bool:
-        """Return whether an IndexFile ends with one of the records, as its header tells."""
-        if lead.phy_offset not in records.phy_offset:
-            return False
-        position = lead.phy_offset - self._file.start
-        found = record_at(self._source, self._file, position, crc=True)
-        return named_stop(lead, 0, lambda _offset: found) is not None
+    def _have_entry(self, records: Records) -> bool:
+        """Return whether an IndexFile has an entry of one of the records, with its offset and hash.
+
+        Their clock may have stepped back, so that the file with the last entries is not the newest.
+        """
+        owners, hashes = IndexKeys(records).hashes(np.ones(len(records), np.bool_))
+        offsets = records.phy_offset[owners]
+        for path in self._index_files if len(offsets) else ():
+            with suppress(RmqIndexError), open_index_source(path) as source:
+                if read_header(source).end_phy_offset < offsets[0]:
+                    continue
+                for rows in entry_rows(source):
+                    found = np.isin(rows["phy_offset"], offsets)
+                    pairs = zip(
+                        rows["phy_offset"][found].tolist(),
+                        rows["key_hash"][found].tolist(),
+                        strict=True,
+                    )
+                    if not {*zip(offsets.tolist(), hashes.tolist(), strict=True)}.isdisjoint(pairs):
+                        return True
+        return False
 
     @cached_property
     def _roots(self) -> list[Path]:
@@ -272,10 +288,9 @@ class LogTail:
         return [root.local for root in roots if root.local is not None]
 
     @cached_property
-    def _index_leads(self) -> list[Lead]:
-        stop = self._files.files[-1].stop
-        leads = find_leads([Location(root) for root in self._roots], stop, queues=False).newest
-        return [lead for lead in leads if lead.kind is LeadKind.INDEX]
+    def _index_files(self) -> list[Location]:
+        indexes = [Location(root).child(INDEX_FOLDER) for root in self._roots]
+        return [path for index in indexes for path in index_files(index)]
 
     def _rest(self, blocks: list[Records]) -> list[Records]:
         """Return the last blocks of a walk up to a record that is unwritten; remember it."""

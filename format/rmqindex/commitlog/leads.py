@@ -31,10 +31,10 @@ import numpy as np
 from rmqindex.commitlog.files import find_files
 from rmqindex.commitlog.walk import lost_entry
 from rmqindex.errors import RmqIndexError
-from rmqindex.indexfile.committed import open_index_source, read_header
+from rmqindex.indexfile.committed import entry_rows, open_index_source, read_header
 from rmqindex.indexfile.geometry import infer_layout
 from rmqindex.layout.dledger import ENTRY_HEAD
-from rmqindex.layout.index_file import ENTRY_DTYPE, FIRST_POSITION, HEADER_SIZE, INT64_MAX
+from rmqindex.layout.index_file import FIRST_POSITION, INT64_MAX
 from rmqindex.layout.queue import (
     BATCH_UNIT_DTYPE,
     BLANK_SIZE,
@@ -69,6 +69,7 @@ __all__ = [
     "LeadKind",
     "Leads",
     "find_leads",
+    "index_files",
     "last_units",
     "led_by_unit",
     "named_stop",
@@ -142,7 +143,7 @@ def find_leads(
     expiring: list[Lead] = []
     newest: list[Lead] = []
     for each in indexes:
-        _add(_index_files(each), _index_lead, expiring, newest)
+        _add(index_files(each), _index_lead, expiring, newest)
     # A queue without new messages keeps a file until the next of them, however old it is.
     of_queues: list[Lead] = [] if newest else expiring
     queues = queues or not newest
@@ -181,8 +182,9 @@ def _add(
             return
 
 
-def _index_files(index: Location) -> list[Location]:
-    with suppress(RmqIndexError):  # none
+def index_files(index: Location) -> list[Location]:
+    """Return the IndexFiles of a directory in the broker's order; none where it is not there."""
+    with suppress(RmqIndexError):
         return [entry.path for entry in index_entries(index) if not entry.is_directory]
     return []
 
@@ -281,7 +283,6 @@ def last_units(path: Path, dtype: np.dtype[Any], most: int) -> tuple[int, NDArra
 _UNITS = 1_024
 # How many units before the log's end may be damaged, one after the other.
 _ANCHORS = 8
-_BLOCK_ROWS = 1 << 18
 # Where a record has the number of its queue and its queue offset, and how wide they are, bytes.
 _QUEUE_FIELDS = (QUEUE_ID_OFFSET, 4), (QUEUE_OFFSET_OFFSET, 8)
 _DISPATCH_QUEUES = "INNER_MULTI_DISPATCH"
@@ -404,18 +405,9 @@ def _has_last_entry(lead: Lead) -> bool:
 
 
 def _has_entry(lead: Lead) -> bool:
-    """Return whether any entry of an IndexFile leads where its header does.
-
-    All geometries that its size allows have the same rows, counted from its end.
-    """
+    """Return whether any entry of an IndexFile leads where its header does."""
     with suppress(RmqIndexError), open_index_source(lead.place) as source:  # type: ignore[arg-type]
-        stop = source.size
-        while stop >= HEADER_SIZE + ENTRY_DTYPE.itemsize:
-            rows = min((stop - HEADER_SIZE) // ENTRY_DTYPE.itemsize, _BLOCK_ROWS)
-            stop -= rows * ENTRY_DTYPE.itemsize
-            block = np.frombuffer(source.read(stop, rows * ENTRY_DTYPE.itemsize), ENTRY_DTYPE)
-            if (block["phy_offset"] == lead.phy_offset).any():
-                return True
+        return any((rows["phy_offset"] == lead.phy_offset).any() for rows in entry_rows(source))
     return False
 
 

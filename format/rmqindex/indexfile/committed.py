@@ -15,6 +15,7 @@ from rmqindex.layout.index_file import (
     BEGIN_PHY_OFFSET_OFFSET,
     BEGIN_TIMESTAMP_OFFSET,
     ENTRY_DTYPE,
+    ENTRY_SIZE,
     HEADER_SIZE,
     SLOT_DTYPE,
     SLOT_SIZE,
@@ -28,6 +29,8 @@ from rmqindex.storage.source import IndexSource
 from rmqindex.transaction.directories import append_place, unfinished_append
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import pyarrow.fs as pafs
     from numpy.typing import NDArray
 
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "TIERED_MAGICS",
+    "entry_rows",
     "open_found_index",
     "open_index_source",
     "read_header",
@@ -45,6 +49,9 @@ __all__ = [
 
 #: tieredstore IndexStoreFile.BEGIN_MAGIC_CODE and END_MAGIC_CODE.
 TIERED_MAGICS = (bytes.fromhex("bcc50289"), bytes.fromhex("bcc50285"))
+
+# Rows that are read at once.
+_BLOCK_ROWS = 1 << 18
 
 
 class _CommittedSource(LocalSource):
@@ -266,6 +273,18 @@ def read_header(source: IndexSource, hint: str = "") -> IndexHeader:
         )
     refuse_tiered_file(source)
     return IndexHeader.from_bytes(source.header())
+
+
+def entry_rows(source: IndexSource) -> Iterator[NDArray[Any]]:
+    """Yield the entries of a file in blocks, the last ones first, and then rows that are none.
+
+    All geometries that its size allows have the same rows, counted from its end.
+    """
+    stop = source.size
+    while stop >= HEADER_SIZE + ENTRY_SIZE:
+        rows = min((stop - HEADER_SIZE) // ENTRY_SIZE, _BLOCK_ROWS)
+        stop -= rows * ENTRY_SIZE
+        yield np.frombuffer(source.read(stop, rows * ENTRY_SIZE), ENTRY_DTYPE)
 
 
 def refuse_tiered_file(source: IndexSource) -> None:

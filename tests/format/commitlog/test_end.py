@@ -285,6 +285,29 @@ class TestAClockThatStepsBack:
             assert found.max_offset == log.end
             assert follow(found, 0, mode="DROPMALFORMED").end == log.end
 
+    @pytest.mark.parametrize("led", [{"units": 15}, {"index": True}], ids=str)
+    def test_what_leads_to_those_between_two_holes_proves_them(self, stepped, led):
+        """Though the index ends behind the second hole, and another of its files is the newest."""
+        log, folder, _ = stepped(5, **led)
+        zero(folder, log.offsets[12], log.offsets[13] - log.offsets[12])
+        holes = [log.offsets[10], log.offsets[12]]
+        rest = [offset for offset in log.offsets if offset not in holes]
+        assert self.dropped(folder) == (rest, holes)
+        if "index" in led:
+            shutil.copy(min((SAMPLE / "index").iterdir()), folder.parent / "index" / ("9" * 17))
+            assert self.dropped(folder)[0] == rest
+
+    def test_entries_of_other_messages_prove_nothing(self, stepped):
+        """As of an earlier life of the log, in whose place these stand."""
+        log, folder, _ = stepped(4, index=True)
+        (file,) = (folder.parent / "index").iterdir()
+        content = bytearray(file.read_bytes())
+        for at in range(40 + 4 * 53, len(content), 20):
+            content[at] ^= 1  # a bit of the hash
+        file.write_bytes(content)
+        with CommitLog(folder) as found:
+            assert found.max_offset == log.offsets[10]
+
     def test_a_torn_message_is_as_zeros_are(self, stepped):
         """Bytes of it are other ones."""
         log, folder, path = stepped(4, units=14)
