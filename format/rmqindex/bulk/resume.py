@@ -286,6 +286,13 @@ def make_exact(
     """Replace times in whole seconds by the messages' own; return how many are exact now."""
     # The header has the exact time of the first message, too; others may be up to a second later.
     is_exact = (times == header.begin_timestamp) & (offsets == header.begin_phy_offset)
+    # The header has the exact time of the last put; of a message in the log, that is believed.
+    ends = (offsets == header.end_phy_offset) & (
+        elapsed_seconds(times, header.begin_timestamp)
+        == elapsed_seconds(header.end_timestamp, header.begin_timestamp)
+    )
+    times[ends] = header.end_timestamp
+    is_exact |= ends
     if log is not None:
         wanted, rows = np.unique(offsets, return_inverse=True)
         found = log.read_at(wanted, ["store_timestamp"])
@@ -298,13 +305,7 @@ def make_exact(
         )
         times[agrees] = stored[agrees]
         is_exact |= agrees
-    # The header has the exact time of the last put.
-    ends = (offsets == header.end_phy_offset) & (
-        elapsed_seconds(times, header.begin_timestamp)
-        == elapsed_seconds(header.end_timestamp, header.begin_timestamp)
-    )
-    times[ends] = header.end_timestamp
-    return int(np.count_nonzero(is_exact | ends))
+    return int(np.count_nonzero(is_exact))
 
 
 @dataclass(frozen=True, slots=True)

@@ -175,3 +175,18 @@ def test_a_relayout_loses_nothing_of_a_damaged_file(tmp_path):
     ):
         rmqindex.relayout_index(store, rmqindex.Layout(7, 50))
     assert sorted(path.name for path in (store / "index").iterdir()) == NAMES
+
+
+def test_a_relayout_believes_the_log_before_a_damaged_end(tmp_path):
+    """It wrote an ``end_timestamp`` that was another time of its second into the new header."""
+    store = copied(tmp_path / "store")
+    last = store / "index" / NAMES[-1]
+    with rmqindex.IndexFile(last, LAYOUT) as file:
+        begin, end = file.header.begin_timestamp, file.header.end_timestamp
+    data = bytearray(last.read_bytes())
+    wrong = end - 1 if (end - begin) % 1000 else end + 1
+    data[8:16] = wrong.to_bytes(8, "big")
+    last.write_bytes(data)
+    made = rmqindex.relayout_index(store, rmqindex.Layout(7, 50), commit_log="auto")
+    with rmqindex.IndexFile(made.files[-1], rmqindex.Layout(7, 50)) as file:
+        assert file.header.end_timestamp == end
