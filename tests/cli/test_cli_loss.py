@@ -10,7 +10,9 @@ import struct
 
 import pytest
 
+from commitlog_encoder import Log, Message, properties_text
 from rmqindex import IndexFileWriter, Layout
+from trees import files_of
 
 # Of the sample store, where a header is not to tell.
 GEOMETRY = ("--max-hash-slot-num", 97, "--max-index-num", 200)
@@ -183,6 +185,79 @@ def test_a_dry_run_of_a_rebuild_shows_files_entries_and_loss(run, store):
     code, _, err = run("rebuild", store, "--dry-run")
     assert code == 2
     assert "only with --replace" in err
+
+
+def keyed(key):
+    """Return the properties of a message with a key."""
+    return properties_text([("KEYS", key)])
+
+
+@pytest.fixture
+def another(tmp_path):
+    """The store of another broker, whose log is longer than its first file."""
+    log = Log(1 << 13)
+    for place in range(60):
+        log.append(Message(topic="Other", queue_offset=place, properties=keyed(f"x{place}")))
+    log.write_to(tmp_path / "another/commitlog")
+    (tmp_path / "another/lock").touch()  # as a broker leaves it
+    return tmp_path / "another"
+
+
+@pytest.mark.parametrize("has_some", [True, False])
+@pytest.mark.parametrize(("command", "place"), [("rebuild", "index"), ("rebuild-queues", ".")])
+def test_nothing_of_another_log_is_written(run, store, another, command, place, has_some):
+    """A dry run says it, too, and what is printed is what the store needs."""
+    if has_some:
+        assert run("rebuild", another)[0] == 0
+        assert run("rebuild-queues", another)[0] == 0
+    before = files_of(another)
+    whole = (command, store, "--out", another / place, "--replace")
+    for options in (("--dry-run",), ()):
+        code, out, err = run(*whole, *options)
+        assert (code, out) == (2, "")
+        assert "--allow-loss" in err
+    assert files_of(another) == before
+    (line,) = re.findall("`rmqindex ([^`]*)`", err)
+    assert run(*shlex.split(line))[0] == 0
+    before = files_of(another)
+    code, _, err = run(*whole, "--allow-loss")
+    assert (code, err) == (0, "")
+    after = files_of(another)
+    assert after != before
+    assert after.get("checkpoint") == before.get("checkpoint")
+
+
+def test_the_log_of_a_backup_writes_the_index_of_its_store(run, store, tmp_path):
+    """Whether it is older, or the store's own log is damaged or gone."""
+    backup = shutil.copytree(store, tmp_path / "backup")
+    zero(store, 0, 4096)
+    with max((store / "commitlog").iterdir()).open("r+b") as file:
+        file.seek(30_000)
+        file.write(bytes(4096))
+    before = content(store)
+    for _ in range(2):
+        code, _, err = run("rebuild", backup, "--out", store / "index", "--replace")
+        assert (code, err) == (0, "")
+        code, _, err = run("rebuild-queues", backup, "--out", store, "--replace")
+        assert (code, err) == (0, "")
+        assert sorted(content(store).values()) == sorted(before.values())
+        for path in (store / "commitlog").iterdir():
+            path.unlink()
+
+
+def test_the_log_of_a_backup_that_went_on_by_itself_is_another_one(run, tmp_path):
+    """Both have the first messages, and each has others behind them."""
+    stores = [tmp_path / name for name in ("one", "other")]
+    for number, store in enumerate(stores):
+        log = Log(1 << 16)
+        for place in range(50):
+            log.append(Message(queue_offset=place, properties=keyed(f"k{place}")))
+        for place in range(50, 60 + 10 * number):
+            log.append(Message(queue_offset=place, body=bytes(7 + number), properties=keyed("n")))
+        log.write_to(store / "commitlog")
+    for one, other in (stores, reversed(stores)):
+        code, _, err = run("rebuild", one, "--out", other / "index")
+        assert (code, "or a copy of it, got another one" in err) == (2, True)
 
 
 def test_a_range_of_the_log_does_not_replace_the_whole(run, store):

@@ -31,8 +31,8 @@ from rmqindex.bulk.resume import (
 from rmqindex.bulk.roller import FileRoller, replace_files
 from rmqindex.bulk.tags import choose_tags
 from rmqindex.commitlog.log import CommitLog
-from rmqindex.commitlog.snapshot import ensure_end
-from rmqindex.errors import RmqIndexError
+from rmqindex.commitlog.snapshot import ensure_end, ensure_log_of
+from rmqindex.errors import RmqIndexError, command_line
 from rmqindex.indexfile.geometry import Layout, infer_layout
 from rmqindex.layout.dledger import DATA_FOLDER
 from rmqindex.layout.store import COMMITLOG_FOLDER, DLEDGER_PREFIX, INDEX_FOLDER
@@ -160,11 +160,13 @@ def rebuild_index(
             the folder ``rocksdbstore``, which brokers make from 5.4.0 on.
             :attr:`RebuildResult.tags` has what was chosen.
         checkpoint: Whether to raise the store's checkpoint, so that a broker that starts after a
-            crash keeps the files. ``auto`` for the index of a store on which no broker runs.
+            crash keeps the files. ``auto`` for the index of a store on which no broker runs, and
+            whose log this is.
         time_zone: The broker's time zone, in which new files are named; by default the system's.
         allow_live_store: Write even if a broker runs on the store.
         allow_loss: Replace files even if the new ones lack entries of theirs: of messages behind
-            the log's end or outside ``start`` and ``stop``, or that cannot be read.
+            the log's end or outside ``start`` and ``stop``, or that cannot be read; or write the
+            index of a store that has a log of its own, which this is no copy of.
         dry_run: Build the new files and compare them, but replace none; only with ``replace``. A
             broker may run meanwhile, which changes the numbers.
         mode: ``FAILFAST`` stops at damage in the log, ``DROPMALFORMED`` continues behind it.
@@ -177,9 +179,10 @@ def rebuild_index(
     Raises:
         RmqIndexError: There are files, and neither ``resume`` nor ``replace`` is given; files to
             resume lack entries before the last one, or that is of no message; a broker holds the
-            store; the log is damaged; the files contradict each other about tags; no name is left
-            for a new file; the new files lack entries of the replaced ones; another writer changed
-            the index while it was built aside, or holds its lock for ten minutes.
+            store; the log is damaged, or another one than the store's own; the files contradict
+            each other about tags; no name is left for a new file; the new files lack entries of the
+            replaced ones; another writer changed the index while it was built aside, or holds its
+            lock for ten minutes.
         ValueError: ``resume`` together with ``replace`` or ``start``; ``dry_run`` without
             ``replace``; a geometry without room for entries.
         OSError: The disk is full or broken.
@@ -202,7 +205,8 @@ def rebuild_index(
     ):
         if log is not commit_log:
             stack.callback(log.close)
-        raises = is_coverable(target) if checkpoint == "auto" else checkpoint
+        is_own = _ensure_log_of(target, log, allow_loss=allow_loss)
+        raises = is_own and is_coverable(target) if checkpoint == "auto" else checkpoint
         staging = _staging(target, aside=replace)
         committer = stack.enter_context(
             Committer(staging, target, allow_live_store=allow_live_store, checkpoint=raises)
@@ -308,6 +312,14 @@ def _index_beside(log: CommitLog) -> Path | None:
     if folder.name == DATA_FOLDER and folder.parent.name.startswith(DLEDGER_PREFIX):
         return folder.parent.parent / INDEX_FOLDER
     return folder.parent / INDEX_FOLDER if folder.name == COMMITLOG_FOLDER else None
+
+
+def _ensure_log_of(target: Path, log: CommitLog, *, allow_loss: bool) -> bool:
+    """Refuse the index of a store whose CommitLog is another one; return whether it is its own."""
+    if target.name != INDEX_FOLDER:
+        return True
+    command = command_line("rebuild", target.parent, options=["--replace"])
+    return ensure_log_of(target.parent, log, command, allow_loss=allow_loss)
 
 
 def _resume(

@@ -18,14 +18,14 @@ from rmqindex.commitlog.framing import frames_of
 from rmqindex.commitlog.leads import led_by_unit
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.commitlog.walk import find_record, walk
-from rmqindex.errors import RmqIndexError
+from rmqindex.errors import CorruptCommitLogError, RmqIndexError
 from rmqindex.layout.record import QUEUE_ID_OFFSET, QUEUE_OFFSET_OFFSET
 from rmqindex.record.batches import store_timestamps
 from rmqindex.record.records import gather, have_places
 from rmqindex.storage.identity import FileChangedError
-from rmqindex.storage.location import Location  # noqa: TC001  (read by from_json)
+from rmqindex.storage.location import Location
 from rmqindex.storage.opening import FileMark, map_files
-from rmqindex.store.store import Store, root_of
+from rmqindex.store.store import Store, log_in, root_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
     LogArgument = CommitLog | PathLike | Sequence[PathLike | LogFile] | None
     from collections.abc import Callable
+    from pathlib import Path
 
     from rmqindex.commitlog.log import Mode
-    from rmqindex.errors import CorruptCommitLogError
 
 __all__ = [
     "LogArgument",
@@ -49,6 +49,7 @@ __all__ = [
     "commit_log_of",
     "damage_at",
     "ensure_end",
+    "ensure_log_of",
     "marked_file",
     "marked_files",
     "older_tail",
@@ -59,6 +60,8 @@ __all__ = [
 _HEAD_BYTES = 64
 # Records that are looked at at once.
 _MOST_RECORDS = 8 * 1024
+# What tells a record from others at its offset.
+_IDENTITY = ("topic", "queue_id", "queue_offset", "store_timestamp", "size")
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +211,73 @@ def damage_at(log: CommitLog, offset: int) -> CorruptCommitLogError | None:
     ):
         pass
     return errors[0] if errors else None
+
+
+def ensure_log_of(root: Path, log: CommitLog, command: str, *, allow_loss: bool) -> bool:
+    """Refuse to write into a store that has a CommitLog of its own what another one tells.
+
+    Copies of one log, such as those of backups and replicas, agree on the records that both have.
+
+    Args:
+        root: The local store root.
+        log: The log to write from.
+        command: What writes from the store's own log.
+        allow_loss: Whether to accept it.
+
+    Returns:
+        Whether the log is the store's own, or it has none.
+
+    Raises:
+        RmqIndexError: It is another log, and ``allow_loss`` is not given.
+    """
+    if not log.files or any(root_of(file.path.parent).local == root for file in log.files):
+        return True
+    try:
+        place = log_in(Location(root))
+        own = None if place is None else CommitLog(place)
+    except RmqIndexError:  # without files, say: then a copy is all that is left
+        return True
+    if own is None:
+        return True
+    with own:
+        if not any(file.size for file in own.files) or _agree(log, own):
+            return True
+    if not allow_loss:
+        raise RmqIndexError(
+            f"{root}: expected the CommitLog of this store ({place}), or a copy of it, got another "
+            f"one ({log.files[0].path.parent}), whose messages it lacks: the index and the queues "
+            f"of its own messages would be gone. `{command}` writes from its own log; for a store "
+            "without one, give another directory; allow_loss=True writes nevertheless"
+        )
+    return False
+
+
+def _agree(one: CommitLog, other: CommitLog) -> bool:
+    """Return whether two logs have files in common, and no records there that differ."""
+    starts = [{file.start for file in log.files if file.size} for log in (one, other)]
+    shared = sorted(starts[0] & starts[1])
+    if not shared or not _same_records(one, other, shared):
+        return False
+    shorter, longer = sorted((one, other), key=lambda log: log.max_offset)
+    file = file_at(shorter.files, shorter.max_offset - 1)
+    last = -1
+    if file is not None:
+        for records in shorter.records(file.start, mode="DROPMALFORMED", proves_end=False):
+            last = int(records.phy_offset[-1])
+    there = file_at(longer.files, last)
+    if there is None:
+        return True
+    if longer.read_at([last], _IDENTITY)["state"][0].as_py() == "record":
+        return _same_records(shorter, longer, [last])
+    return damage_at(longer, last) is not None  # a hole is no other record
+
+
+def _same_records(one: CommitLog, other: CommitLog, offsets: Sequence[int]) -> bool:
+    """Return whether two logs have the same records at offsets, wherever both have one."""
+    rows = zip(*(log.read_at(offsets, _IDENTITY).to_pylist() for log in (one, other)), strict=True)
+    return all(
+        ours == theirs for ours, theirs in rows if ours["state"] == theirs["state"] == "record"
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from rmqindex.arguments import ensure_flags, int_or_none, text_of, texts_of
 from rmqindex.commitlog.log import CommitLog
-from rmqindex.commitlog.snapshot import ensure_end
+from rmqindex.commitlog.snapshot import ensure_end, ensure_log_of
 from rmqindex.consumequeue.dispatch import (
     LIGHT_PROPERTIES,
     Dispatcher,
@@ -170,7 +170,8 @@ def rebuild_consume_queues(
         leave_out: Topics, and light queues, that get no queues, such as deleted ones.
         replace: Replace all present queues by the new ones.
         allow_loss: Write the queues even if units of messages are lost that the log has or once
-            had: of the present queues, or since older messages have their queue offsets.
+            had: of the present queues, or since older messages have their queue offsets; or those
+            of a store that has a log of its own, which this is no copy of.
         dry_run: Build the queues aside, compare them, and change nothing.
         allow_live_store: Write even if a broker runs on the store.
         mode: ``FAILFAST`` stops at damage in the log, ``DROPMALFORMED`` continues behind it.
@@ -209,7 +210,7 @@ def rebuild_consume_queues(
         if log is not commit_log:
             stack.callback(log.close)
         staging = stack.enter_context(QueueStaging(root))
-        there = _replaced(staging, log, replace=replace)
+        there = _replaced(root, staging, log, replace=replace, allow_loss=allow_loss)
         old = Predecessors.of(root, there, log)
         table = _topics_of(root, log)
         omitted = OmittedTopics(leave_out, table, {queue.topic for queue in old.queues})
@@ -288,8 +289,12 @@ def rebuild_consume_queues(
     return result
 
 
-def _replaced(staging: QueueStaging, log: CommitLog, *, replace: bool) -> list[Path]:
+def _replaced(
+    root: Path, staging: QueueStaging, log: CommitLog, *, replace: bool, allow_loss: bool
+) -> list[Path]:
     """Return the queue folders to replace; refuse where that is not allowed or impossible."""
+    command = command_line("rebuild-queues", root, options=["--replace"])
+    ensure_log_of(root, log, command, allow_loss=allow_loss)
     there = staging.there()
     if there and not replace:
         raise RmqIndexError(
