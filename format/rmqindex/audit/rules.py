@@ -267,7 +267,8 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
         "restart_loses",
         "error",
         "The broker was killed. When it starts, it deletes this file, which ends after the "
-        "checkpoint's time, and indexes again only what follows its recovery point.",
+        "checkpoint's time, and indexes again only what follows its recovery point, which is later "
+        "for a broker from 5.5.0 on than for one before.",
         f"Do not start the broker yet: {WHOLE_LOG[0].lower()}{WHOLE_LOG[1:]}"
         "`rmqindex rebuild STORE --resume` indexes what is missing and raises the checkpoint, so "
         "that the broker keeps the file.",
