@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rmqindex.audit.audited import UncountedEntries, elapsed_seconds, entry_byte
+from rmqindex.errors import RmqIndexError
 from rmqindex.indexfile.decoding import links_of, slots_of
 from rmqindex.indexfile.uncounted import damaged_count
 from rmqindex.indexwriter.linking import LINK_BATCH, link
@@ -27,6 +28,7 @@ from rmqindex.layout.index_file import (
     INDEX_COUNT_OFFSET,
     INVALID_INDEX,
 )
+from rmqindex.storage.identity import FileChangedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 
     from rmqindex.audit.audited import AuditedFile
     from rmqindex.audit.findings import Findings
+    from rmqindex.commitlog.log import CommitLog
     from rmqindex.layout.index_file import IndexHeader
 
 __all__ = ["audit_file"]
@@ -45,9 +48,13 @@ _NAME = re.compile(r"[0-9]{17}")
 
 
 def audit_file(
-    file: AuditedFile, name: str, previous: IndexHeader | None, findings: Findings
+    file: AuditedFile,
+    name: str,
+    previous: IndexHeader | None,
+    findings: Findings,
+    log: CommitLog | None = None,
 ) -> None:
-    """Check every byte of a file that a reader uses."""
+    """Check every byte of a file that a reader uses; the log tells which times are possible."""
     if not _NAME.fullmatch(name):
         findings.add(file.path, "file_name", None, "17 digits, yyyyMMddHHmmssSSS", name)
     header, layout = file.header, file.layout
@@ -69,7 +76,7 @@ def audit_file(
     if is_counted:
         _audit_slot_count(file, used, own_links, findings)
     if file.count:
-        _audit_ends(file, findings)
+        _audit_ends(file, findings, log)
         _audit_first_time(file, previous, findings)
     elif previous is not None and not file.is_live:
         _audit_inherited(file, previous, findings)
@@ -95,7 +102,7 @@ def _audit_slot_count(file: AuditedFile, used: int, own_links: int, findings: Fi
         )
 
 
-def _audit_ends(file: AuditedFile, findings: Findings) -> None:
+def _audit_ends(file: AuditedFile, findings: Findings, log: CommitLog | None) -> None:
     """Compare the header with the first and the last entry."""
     header = file.header
     places = file.last_places
@@ -112,13 +119,14 @@ def _audit_ends(file: AuditedFile, findings: Findings) -> None:
             file.path, "end_phy_offset", END_PHY_OFFSET_OFFSET, lasts[-1], header.end_phy_offset
         )
     if header.begin_timestamp <= 0:
-        findings.add(
-            file.path,
-            "begin_timestamp",
-            BEGIN_TIMESTAMP_OFFSET,
-            "a time after 1970",
-            header.begin_timestamp,
-        )
+        if not _is_stored(log, header):
+            findings.add(
+                file.path,
+                "begin_timestamp",
+                BEGIN_TIMESTAMP_OFFSET,
+                "a time after 1970",
+                header.begin_timestamp,
+            )
         return
     if file.counts[1] == FIRST_POSITION:
         if header.end_timestamp != header.begin_timestamp:
@@ -131,6 +139,19 @@ def _audit_ends(file: AuditedFile, findings: Findings) -> None:
         findings.add(
             file.path, "end_timestamp", END_TIMESTAMP_OFFSET, expected, header.end_timestamp
         )
+
+
+def _is_stored(log: CommitLog | None, header: IndexHeader) -> bool:
+    """Return whether a log has the first message with the header's time, by a clock before 1970."""
+    if log is None or header.begin_phy_offset < 0:
+        return False
+    try:
+        found = log.read_at(np.array([header.begin_phy_offset]), ["store_timestamp"])
+    except FileChangedError:
+        raise
+    except RmqIndexError:
+        return False
+    return bool(found["store_timestamp"].to_pylist() == [header.begin_timestamp])
 
 
 def _audit_first_time(file: AuditedFile, previous: IndexHeader | None, findings: Findings) -> None:

@@ -418,7 +418,7 @@ def _audit_unit(
     if file is None:
         return
     stack.callback(file.source.close)
-    audit_file(file, unit.name, unit.previous, findings)
+    audit_file(file, unit.name, unit.previous, findings, log)
     ensure_same(file.source, unit.mark)
     if log is None or not file.count:
         return

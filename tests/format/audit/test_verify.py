@@ -12,6 +12,7 @@ import pytest
 from tests.system.store_kinds import copy_store
 
 import rmqindex
+from commitlog_encoder import Log, Message, properties_text
 from other_broker import running_broker
 from permissions import mode_of
 from recorded import MESSAGE_KINDS
@@ -356,6 +357,19 @@ class TestOneFile:
         assert found(tmp_path) == {}
         write_header(path, end_timestamp=1_700_000_000_001)
         assert set(found(tmp_path)) == {"end_timestamp"}
+
+    def test_times_before_1970_are_sound_where_the_log_has_them(self, tmp_path):
+        """No rebuild would write others."""
+        log = Log(1 << 16)
+        for number in range(20):
+            properties = properties_text([("KEYS", f"k{number}")])
+            log.append(Message(properties=properties, store_timestamp=-5_000_000 + 1000 * number))
+        log.write_to(tmp_path / "commitlog")
+        rebuild_index(tmp_path / "commitlog", tmp_path / "index", Layout(11, 20))
+        assert "begin_timestamp" not in found(tmp_path, "auto")
+        assert "begin_timestamp" in found(tmp_path / "index", None)
+        write_header(min((tmp_path / "index").iterdir()), begin_timestamp=-5_000_001)
+        assert "begin_timestamp" in found(tmp_path, "auto")
 
     def test_a_path_may_be_relative(self, files, monkeypatch):
         """Files are named as the path names them."""
