@@ -436,6 +436,26 @@ class TestRelayout:
         }  # fmt: skip
         assert before
 
+    def test_without_a_log_each_run_makes_times_at_most_a_second_earlier(self, run, store):
+        """And none later than its message; the help says so."""
+        with rmqindex.CommitLog(store) as log:
+            batches = list(log.scan(columns=["phy_offset", "store_timestamp"]))
+        stored = {
+            row["phy_offset"]: row["store_timestamp"] for b in batches for row in b.to_pylist()
+        }
+
+        def early():
+            for path in sorted((store / "index").iterdir()):
+                with rmqindex.IndexFile(path) as file:
+                    for batch in file.scan(columns=["phy_offset", "store_timestamp"]):
+                        offsets, times = (column.to_pylist() for column in batch.columns)
+                        yield from (stored[o] - t for o, t in zip(offsets, times, strict=True))
+
+        assert all(0 <= each < 1000 for each in early())
+        for number, (slots, entries) in enumerate(((31, 370), (97, 200), (53, 610)), 2):
+            run("relayout", store, "--slots", slots, "--entries", entries, "--commit-log", "none")
+            assert all(0 <= each < 1000 * number for each in early())
+
     def test_there_and_back_is_where_it_was(self, run, store):
         """With the exact times nothing is lost."""
         run("relayout", store, "--slots", 31, "--entries", 500)

@@ -91,8 +91,9 @@ def relayout_index(
 
     The new files are complete before the first old one is removed; a crash leaves either the old
     index or the new one.
-    An IndexFile stores times as whole seconds: an entry that moves to another file may be up to a
-    second early, unless its message is in the CommitLog.
+    An IndexFile stores times as whole seconds behind its first one, up to a second early. Those of
+    messages that the CommitLog lacks are counted from the first one of another file, by each
+    relayout anew, which may make them up to another second earlier.
     A store's checkpoint is raised, since files now end elsewhere: a broker that starts after a
     crash deletes those that end after it.
 

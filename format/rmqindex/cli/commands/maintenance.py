@@ -146,8 +146,9 @@ def _doubt(store: str, before: int, files: Sequence[FileEntry]) -> str | None:
 class Relayout:
     """Rewrite an index with a different number of slots and entries per file, all or nothing.
 
-    Times come from the CommitLog if it still has the message; otherwise they may be up to a second
-    early, since an IndexFile stores whole seconds.
+    Times come from the CommitLog if it still has the message. An IndexFile stores others as whole
+    seconds behind its first one, up to a second early; each relayout counts them from the first one
+    of another file, and may so make them up to another second earlier.
     """
 
     store: str = _store_argument()
