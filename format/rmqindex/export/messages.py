@@ -189,8 +189,9 @@ class _Passing:
             self._tell(
                 RmqIndexError(
                     f"{folder.path}: messages from offset {start} to before {stop}, where the "
-                    "CommitLog is damaged or has no file, are missing from the export. Once the "
-                    f"log is restored from a replica or a backup, {ANEW[0].lower()}{ANEW[1:]}"
+                    "CommitLog is damaged or has no file, are missing from the export, or their "
+                    "bodies are. Once the log is restored from a replica or a backup, "
+                    f"{ANEW[0].lower()}{ANEW[1:]}"
                 )
             )
 
