@@ -170,8 +170,11 @@ def test_a_dry_run_of_a_rebuild_shows_files_entries_and_loss(run, store):
     """Files that go, files that come, and what is lost; nothing changes."""
     lose_log_end(store)
     before = content(store)
-    code, out, _ = run("rebuild", store, "--replace", "--dry-run")
-    assert code == 0
+    code, out, err = run("rebuild", store, "--replace", "--dry-run")
+    assert code == 2
+    assert "Without --dry-run this is refused, unless --allow-loss is given" in out
+    assert "expected new files with all entries of the old ones" in err
+    assert run("rebuild", store, "--replace", "--dry-run", "--allow-loss")[0] == 0
     assert f"{min(before)} would go: 199 entries" in out
     assert "would come: 199 entries" in out
     assert "would be lost" in out
@@ -258,6 +261,31 @@ def test_the_log_of_a_backup_that_went_on_by_itself_is_another_one(run, tmp_path
     for one, other in (stores, reversed(stores)):
         code, _, err = run("rebuild", one, "--out", other / "index")
         assert (code, "or a copy of it, got another one" in err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("lost", "command"), [("consumequeue", "rebuild-queues"), ("index", "rebuild")]
+)
+def test_a_dry_run_refuses_a_log_without_the_end_that_the_other_half_knows(
+    run, store, lost, command
+):
+    """With the error and the exit code of the run that it stands for."""
+    shutil.rmtree(store / lost)
+    lose_log_end(store)
+    whole = (command, store, "--replace", *(GEOMETRY if lost == "index" else ()))
+    code, _, refused = run(*whole)
+    assert (code, "got the end of the log" in refused) == (2, True)
+    code, out, err = run(*whole, "--dry-run")
+    assert code == 2
+    assert err == refused
+    assert out.startswith("Would ") or "would come" in out
+    assert "Without --dry-run this is refused, unless --allow-loss is given" in out
+    code, out, err = run(*whole, "--dry-run", "--json")
+    assert code == 2
+    assert json.loads(out)["refusal"] in err
+    code, out, _ = run(*whole, "--dry-run", "--allow-loss", "--json")
+    assert (code, json.loads(out)["refusal"]) == (0, None)
+    assert not (store / lost).exists()
 
 
 def test_a_range_of_the_log_does_not_replace_the_whole(run, store):

@@ -165,6 +165,7 @@ class TestRebuildQueues:
             "left_out": [],
             "foreign": [],
             "dry_run": False,
+            "refusal": None,
             "missing": [],
         }
         assert files_of(store / "consumequeue") == before
@@ -184,8 +185,9 @@ class TestRebuildQueues:
         assert (code, out) == (2, "")
         assert "of their 406 units" in err
         assert "give --allow-loss" in err
-        code, out, _ = run(*whole, "--dry-run")
-        assert code == 0
+        refused = err
+        code, out, err = run(*whole, "--dry-run")
+        assert (code, err) == (2, refused)
         assert out.startswith("Would write ")
         assert "units of the old queue would be lost, from queue offset" in out
         assert "unless --allow-loss is given" in out

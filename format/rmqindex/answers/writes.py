@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rmqindex.answers.answer import Answer, Zone
 from rmqindex.answers.terminal import print_text
-from rmqindex.answers.text import counted, one_line, size_text, visible
+from rmqindex.answers.text import counted, in_flags, one_line, size_text, visible
 from rmqindex.transaction.broker_lock import BrokerLock, BrokerState
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ _RECOVERED = {
     "finished": "Finished an unfinished write of",
     "removed": "Removed what was left of an unfinished write of",
 }
+_REFUSED = "Without --dry-run this is refused, unless --allow-loss is given"
 # Of commands whose --time-zone is the broker's.
 _UTC = Zone("UTC", UTC)
 
@@ -124,6 +125,7 @@ def rebuild_answer(
             "unreadable": [path.name for path in result.unreadable],
             "unagreed": None if result.unagreed is None else asdict(result.unagreed),
             "dry_run": result.dry_run,
+            "refusal": _refusal(result),
             "replacement": None if result.replacement is None else asdict(result.replacement),
             "missing": [asdict(part) for part in missing],
         },
@@ -158,6 +160,8 @@ def rebuild_notes(result: RebuildResult) -> Iterator[str]:
             f"{path.name} could not be read: its entries of messages before {result.start}, where "
             "the log begins, are gone"
         )
+    if result.refusal is not None:
+        yield _REFUSED
     if result.unagreed is not None:
         yield f"Left out {result.unagreed}"
     if result.replacement is not None:
@@ -225,10 +229,15 @@ def queue_rebuild_answer(
             "left_out": list(result.left_out),
             "foreign": list(result.foreign),
             "dry_run": result.dry_run,
+            "refusal": _refusal(result),
             "missing": [asdict(part) for part in missing],
         },
         notes=notes,
     )
+
+
+def _refusal(result: RebuildResult | QueueRebuildResult) -> str | None:
+    return None if result.refusal is None else in_flags(str(result.refusal))
 
 
 def _named(queues: Iterable[tuple[object, ...]], *others: str) -> list[Row]:
@@ -269,8 +278,8 @@ def queue_notes(result: QueueRebuildResult) -> Iterator[str]:
             f"{lost.queue_offset} on (message at offset {lost.phy_offset}), {lost.beyond_log} of "
             "them behind the log's end"
         )
-    if result.dry_run and (result.lost or result.dropped):
-        yield "Without --dry-run this is refused, unless --allow-loss is given"
+    if result.refusal is not None:
+        yield _REFUSED
     if result.foreign:
         yield f"Kept what is no queue's: {_topics(result.foreign)}"
     if result.left_out:

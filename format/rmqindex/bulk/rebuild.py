@@ -94,6 +94,7 @@ class RebuildResult:
         replacement: The files that were replaced, and what came in their place; None without
             ``replace``.
         dry_run: Whether nothing was changed: the fields tell what would be.
+        refusal: The error that a run without ``dry_run`` raises; None where it writes.
     """
 
     files: tuple[Path, ...]
@@ -111,6 +112,7 @@ class RebuildResult:
     unagreed: UnagreedTail | None = None
     replacement: Replacement | None = None
     dry_run: bool = False
+    refusal: RmqIndexError | None = None
 
 
 def rebuild_index(
@@ -168,7 +170,8 @@ def rebuild_index(
             the log's end or outside ``start`` and ``stop``, or that cannot be read; or write the
             index of a store that has a log of its own, which this is no copy of.
         dry_run: Build the new files and compare them, but replace none; only with ``replace``. A
-            broker may run meanwhile, which changes the numbers.
+            loss, or a lost end of the log, is the result's ``refusal``. A broker may run meanwhile,
+            which changes the numbers.
         mode: ``FAILFAST`` stops at damage in the log, ``DROPMALFORMED`` continues behind it.
         on_malformed: Called with each error that ``DROPMALFORMED`` does not raise.
         progress: Called with the offset reached and the log's end, bytes.
@@ -241,11 +244,11 @@ def rebuild_index(
             log, begin, stop, mode, on_malformed, progress, tags, proves_end=commit is not None
         )
         last_name = staging.last_name(present.names, replaced=replace, latest=latest_name(zone))
-        kept, replacement = Leftover(), None
+        kept, replacement, refusal = Leftover(), None, None
         if commit is None:
             roller = FileRoller(staging.path, layout, zone, last_name=last_name)
             stack.callback(roller.abandon)
-            kept, replacement = _build_aside(
+            kept, replacement, refusal = _build_aside(
                 target,
                 present,
                 layout,
@@ -254,7 +257,8 @@ def rebuild_index(
                 keeps_expired=start is None,
                 is_partial=not takes_all or unagreed is not None,
                 tags_are_chosen=index_tags != "auto",
-                allow_loss=allow_loss or dry_run,
+                allow_loss=allow_loss,
+                dry_run=dry_run,
             )
             checkpoint_time = None if dry_run else replace_files(committer, present, roller)
         else:
@@ -285,6 +289,7 @@ def rebuild_index(
         unagreed,
         replacement,
         dry_run,
+        refusal,
     )
 
 
@@ -429,7 +434,8 @@ def _build_aside(
     is_partial: bool,
     tags_are_chosen: bool,
     allow_loss: bool,
-) -> tuple[Leftover, Replacement]:
+    dry_run: bool,
+) -> tuple[Leftover, Replacement, RmqIndexError | None]:
     """Build all files anew, and compare them with the present ones, which they may replace."""
     log = messages.log
     kept = keep_expired(present.entries, layout, log, roller) if keeps_expired else Leftover()
@@ -443,11 +449,17 @@ def _build_aside(
         sound=None if is_whole else messages.sound,
     )
     replacement = replacement_of(present, roller, layout, judge)
-    if not allow_loss:
-        present.ensure_unchanged(target)
-        replacement.ensure_nothing_lost(target)
-    messages.prove_end(strictly=not allow_loss)
-    return kept, replacement
+    try:
+        if not allow_loss:
+            if not dry_run:
+                present.ensure_unchanged(target)
+            replacement.ensure_nothing_lost(target)
+        messages.prove_end(strictly=not allow_loss)
+    except RmqIndexError as error:
+        if not dry_run:
+            raise
+        return kept, replacement, error
+    return kept, replacement, None
 
 
 def _build(roller: FileRoller, messages: _Messages) -> None:

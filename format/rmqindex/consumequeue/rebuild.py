@@ -87,6 +87,7 @@ class QueueRebuildResult:
         foreign: What is no queue's and stood in the replaced folders, by its path from the store
             root; it stays there.
         dry_run: Whether nothing was written.
+        refusal: The error that a run without ``dry_run`` raises; None where it writes.
         stray: The units of the replaced queues that the new ones lack, and that led to no message
             of their queue: they are no loss.
     """
@@ -110,6 +111,7 @@ class QueueRebuildResult:
     left_out: tuple[str, ...] = ()
     foreign: tuple[str, ...] = ()
     dry_run: bool = False
+    refusal: RmqIndexError | None = None
     stray: tuple[LostUnits, ...] = ()
 
 
@@ -172,7 +174,8 @@ def rebuild_consume_queues(
         allow_loss: Write the queues even if units of messages are lost that the log has or once
             had: of the present queues, or since older messages have their queue offsets; or those
             of a store that has a log of its own, which this is no copy of.
-        dry_run: Build the queues aside, compare them, and change nothing.
+        dry_run: Build the queues aside, compare them, and change nothing; a loss, or a lost end of
+            the log, is the result's ``refusal``.
         allow_live_store: Write even if a broker runs on the store.
         mode: ``FAILFAST`` stops at damage in the log, ``DROPMALFORMED`` continues behind it.
         on_malformed: Called with each error that ``DROPMALFORMED`` does not raise.
@@ -276,17 +279,12 @@ def rebuild_consume_queues(
                 replaced_count=sum(map(unit_count, old.queues)),
                 foreign=keep_foreign(root, there, staging.path),
             )
-        if not (allow_loss or dry_run):
-            _ensure_no_loss(root, result)
-        ensure_end(
-            log,
-            stop,
-            mode="DROPMALFORMED" if allow_loss or dry_run else mode,
-            on_malformed=damage.pass_over,
-        )
+        refusal = _refusal(root, result, log, stop, damage, allow_loss=allow_loss)
         if not dry_run:
+            if refusal is not None:
+                raise refusal
             staging.exchange()
-    return result
+    return replace_fields(result, refusal=refusal)
 
 
 def _replaced(
@@ -354,6 +352,26 @@ def _leave_out_deleted(
 def _queues_in(root: Path) -> list[ConsumeQueue]:
     folders = [root / name for name in (QUEUE_FOLDER, BATCH_FOLDER)]
     return [queue for each in folders if each.is_dir() for queue in ConsumeQueue.find(each)]
+
+
+def _refusal(
+    root: Path,
+    result: QueueRebuildResult,
+    log: CommitLog,
+    stop: int | None,
+    damage: _Damage,
+    *,
+    allow_loss: bool,
+) -> RmqIndexError | None:
+    """Return why complete queues must not take their place, if anything forbids it."""
+    try:
+        if not allow_loss:
+            _ensure_no_loss(root, result)
+        mode = "DROPMALFORMED" if allow_loss else damage.mode
+        ensure_end(log, stop, mode=mode, on_malformed=damage.pass_over)
+    except RmqIndexError as error:
+        return error
+    return None
 
 
 def _ensure_no_loss(root: Path, result: QueueRebuildResult) -> None:
@@ -425,7 +443,7 @@ class _Damage:
         self._files = log.files
         self._without_light = without_light
         self._on_malformed = on_malformed
-        self._mode = mode
+        self.mode = mode
         self._reported: set[tuple[str, int, str]] = set()
         self.is_any = False
 
@@ -450,6 +468,6 @@ class _Damage:
             )
         fault = (refusal.field, start - file.start, refusal.expected, refusal.got, hint)
         error = CorruptCommitLogError(file.path, *fault)
-        if self._mode == "FAILFAST":
+        if self.mode == "FAILFAST":
             raise error
         self.pass_over(error)

@@ -130,6 +130,8 @@ class Rebuild:
             )
         notes = broker_notes(target) if self.dry_run else []
         yield rebuild_answer(target, result, missing, notes)
+        if result.refusal is not None:
+            raise result.refusal
 
 
 rebuild = command(
@@ -248,6 +250,8 @@ class RebuildQueues:
                 raise click.BadParameter(str(error)) from error
         notes = broker_notes(queues[0]) if self.dry_run else []
         yield queue_rebuild_answer(root, result, missing, notes)
+        if result.refusal is not None:
+            raise result.refusal
 
 
 rebuild_queues = command(
