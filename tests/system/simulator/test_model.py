@@ -168,6 +168,22 @@ def test_the_lock_is_held_from_start_to_end(tmp_path):
     second.kill()
 
 
+@pytest.mark.parametrize(("at", "is_read"), [(0, False), (8, False), (40, True), (44, False)])
+def test_a_reader_may_pass_over_a_record_behind_a_damaged_head(at, is_read, tmp_path):
+    """It is there still, but its entry is none; nobody reads the head's CRCs."""
+    broker = ModelBroker(tmp_path, Config((5, 3), 4096, 10, 8, 17, 29, dledger=True), 1_700_000_000)
+    run(broker.start())
+    run(broker.put({"topic": "Orders", "queue": 0, "properties": [], "body": ""}))
+    run(broker.stop())
+    (message,) = broker.truth.messages
+    path = tmp_path / "dledger-n0" / "data" / f"{0:020d}"
+    data = path.read_bytes()
+    path.write_bytes(data[:at] + b"\x7f" * 4 + data[at + 4 :])
+    broker.refresh()
+    found = (broker.truth.messages, broker.truth.altered)
+    assert found == (([message], []) if is_read else ([], [message]))
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_entries_of_dledger_are_numbered_without_gaps(seed, tmp_path):
     """Whatever was cut, expired and recovered, each entry has the next number and its place."""

@@ -17,7 +17,15 @@ from . import records, sending
 from .disk import Disk
 from .index import IndexFile, key_hash
 from .queues import Queue
-from .reading import LOG_FOLDERS, as_it_stands, assign, has_remains, queues_of, read_truth
+from .reading import (
+    DLEDGER_HEAD,
+    LOG_FOLDERS,
+    as_it_stands,
+    assign,
+    has_remains,
+    queues_of,
+    read_truth,
+)
 from .truth import Entry, Message, Truth, Unit
 
 if TYPE_CHECKING:
@@ -29,8 +37,8 @@ DELAYS = (
     *(1_000 * seconds for seconds in (1, 5, 10, 30)),
     *(60_000 * minutes for minutes in (*range(1, 11), 20, 30, 60, 120)),
 )
-#: DLedger: an entry's head, the size of an index file (of 128 units), the kinds of entries.
-DLEDGER_HEAD, DLEDGER_INDEX_SIZE = 48, 4096
+#: DLedger: the size of an index file (of 128 units), the kinds of entries.
+DLEDGER_INDEX_SIZE = 4096
 NORMAL, NOOP = 1, 2
 NOOP_MAGIC = NOOP.to_bytes(4, "big")
 #: The version from which on TAGS are indexed, and the checkpoint has a sixth field.
@@ -107,6 +115,8 @@ class ModelBroker:
         )
         #: The bytes and the message of every record that was ever written, by its offset.
         self.known: dict[int, list[tuple[bytes, Message]]] = {}
+        #: The heads that DLedger wrote before records, by the records' offsets.
+        self.heads: dict[int, set[bytes]] = {}
         #: The messages that the log has by its broker's account, damaged or not, by their offset.
         self.alive: dict[int, Message] = {}
         #: What was hashed into the index, by hash and offset.
@@ -164,7 +174,9 @@ class ModelBroker:
         self._written = message
         self.truth.maybe.add(message)
         if head:
-            yield from self._write_log(self.end, self._entry_head(NORMAL, size))
+            entry = self._entry_head(NORMAL, size)
+            self.heads.setdefault(offset, set()).add(entry)
+            yield from self._write_log(self.end, entry)
         cut = max(1, min(size - 1, size * sent.get("cut", 50) // 100))
         pieces = [(offset, data[:cut]), (offset + cut, data[cut:])]
         for at, piece in reversed(pieces) if sent.get("tail_first") else pieces:
@@ -686,7 +698,14 @@ class ModelBroker:
         held = self.queues if self.truth.running else {}
         ends = {key: queue.end for key, queue in held.items()}
         now = read_truth(
-            self.disk, self.config, self.known, self.texts, self.made, self.alive, ends
+            self.disk,
+            self.config,
+            self.known,
+            self.heads,
+            self.texts,
+            self.made,
+            self.alive,
+            ends,
         )
         assign(self.truth, now)
         self._end_at(self.end)

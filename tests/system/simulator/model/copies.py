@@ -122,7 +122,8 @@ class Copies:
         config = broker.config
         if not copy.linked:
             config = replace(config, slots=copy.geometry[0], places=copy.geometry[1])
-        return read_truth(disk, config, broker.known, broker.texts, broker.made, copy.alive, {})
+        written = (broker.known, broker.heads, broker.texts, broker.made)
+        return read_truth(disk, config, *written, copy.alive, {})
 
 
 def _take(source: Path, target: Path) -> None:

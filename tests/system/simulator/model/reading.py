@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 Known = dict[int, list[tuple[bytes, "Message"]]]
 #: Those of a plain log and of DLedger's; a store that was plain before has both.
 LOG_FOLDERS = ("commitlog", "dledger-n0/data")
+#: The size of the head that DLedger writes before each record, bytes.
+DLEDGER_HEAD = 48
+#: The heads that DLedger ever wrote before a record, by its offset.
+Heads = dict[int, set[bytes]]
 #: What was ever hashed into the index, by hash and offset.
 Texts = dict[tuple[int, int], list[str]]
 #: What an entry was hashed from, by file, position, hash and offset.
@@ -32,6 +36,7 @@ def read_truth(
     disk: Disk,
     config: Config,
     known: Known,
+    heads: Heads,
     texts: Texts,
     made: Made,
     alive: dict[int, Message],
@@ -43,6 +48,7 @@ def read_truth(
         disk: The store.
         config: Its broker's settings.
         known: Every record that was ever written.
+        heads: Those that DLedger ever wrote before them.
         texts: Everything that was ever hashed.
         made: What the broker made entries of; of those of others the order tells.
         alive: The messages of the log by the broker's account; others are left from before.
@@ -57,7 +63,7 @@ def read_truth(
         tags=config.version >= (5, 4),
         abort=(disk.root / "abort").exists(),
     )
-    _read_log(truth, disk, config, known, alive)
+    _read_log(truth, disk, config, known, heads, alive)
     truth.agreed = _agreed(disk) if config.dledger else None
     taken: dict[tuple[int, int], int] = {}
     for name in disk.names("index"):
@@ -77,7 +83,12 @@ def read_truth(
 
 
 def _read_log(
-    truth: Truth, disk: Disk, config: Config, known: Known, alive: dict[int, Message]
+    truth: Truth,
+    disk: Disk,
+    config: Config,
+    known: Known,
+    heads: Heads,
+    alive: dict[int, Message],
 ) -> None:
     files = {
         int(name): disk.read(f"{folder}/{name}")
@@ -100,13 +111,23 @@ def _read_log(
                 elif is_altered and not is_known:
                     truth.maybe.add(as_it_stands(message, checked.record))  # left behind the end
             elif alive.get(offset) == message:
-                truth.messages.append(message)
+                is_read = _has_head(files.get(start, b""), offset - start, heads.get(offset))
+                (truth.messages if is_read else truth.altered).append(message)
             else:
                 truth.maybe.add(message)
     last = truth.messages[-1] if truth.messages else None
     truth.log_start = min(files, default=0)
     truth.log_end = last.offset + last.size if last else truth.log_start
     truth.has_remains = has_remains(disk, config.log_file_size, truth.log_end)
+
+
+def _has_head(data: bytes, at: int, heads: set[bytes] | None) -> bool:
+    """Tell whether the head before a record is as DLedger wrote it, where it wrote one.
+
+    Its channel and its two CRCs are read by nobody.
+    """
+    head = data[max(at - DLEDGER_HEAD, 0) : at]
+    return heads is None or (head[:32], head[44:]) in {(one[:32], one[44:]) for one in heads}
 
 
 def as_it_stands(message: Message, record: Record) -> Message:

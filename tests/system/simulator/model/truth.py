@@ -94,8 +94,9 @@ class Truth:
     messages: list[Message] = field(default_factory=list)
     entries: list[Entry] = field(default_factory=list)
     units: list[Unit] = field(default_factory=list)
-    #: Those of which some bytes were changed so that they are sound records still; they are not
-    #: among ``messages``, and a reader may see them with other fields, or name them.
+    #: Those of which some bytes, or some of DLedger's head before them, were changed so that they
+    #: are sound records still; they are not among ``messages``, and a reader may see them with
+    #: other fields, or name them.
     altered: list[Message] = field(default_factory=list)
     #: Being written or deleted at this moment, or left half done by a kill.
     maybe: set[Message | Entry | Unit] = field(default_factory=set)
