@@ -263,7 +263,7 @@ class Judge:
         if self.may_differ:
             return True
         return any(
-            text in _texts(one) and one.store_time == row[3] for one in self.at.get(row[2], [])
+            text in one.texts and one.store_time == row[3] for one in self.at.get(row[2], [])
         )
 
     def _rows_of(self, entry: Entry, text: str) -> tuple[list[Any], bool]:
@@ -279,16 +279,16 @@ class Judge:
         rows = [
             (*place, one.store_time, "verified")
             for one in messages
-            if text in _texts(one) and (entry.text == text or entry.text not in _texts(one))
+            if text in one.texts and (entry.text == text or entry.text not in one.texts)
         ]
         is_sure = len(messages) == 1 and messages[0] in self.sure_messages
         is_sure &= entry.text == text
         if not is_sure or not any(
-            java_hash(other) == entry.key_hash for one in messages for other in _texts(one)
+            java_hash(other) == entry.key_hash for one in messages for other in one.texts
         ):
             is_sure = False  # no message confirms that it is another key's
             rows.append((*place, entry.store_time, "unverified"))
-        alike = sum(java_hash(o) == entry.key_hash for one in messages for o in _texts(one))
+        alike = sum(java_hash(o) == entry.key_hash for one in messages for o in one.texts)
         if alike > 1 and "disordered" in self.states:
             is_sure = False  # which entry is which key's is told by the order of the files
             rows += [
@@ -344,7 +344,7 @@ class Judge:
     def _is_of_log(self, row: tuple[Any, ...]) -> bool:
         """Tell whether an entry is one that a broker makes of a message in the log."""
         return any(
-            java_hash(text) == row[2] for one in self.at.get(row[3], []) for text in _texts(one)
+            java_hash(text) == row[2] for one in self.at.get(row[3], []) for text in one.texts
         )
 
     def _hidden_by_header(self, outcome: Outcome) -> list[Any]:
@@ -674,11 +674,6 @@ def blurred(before: Truth, after: Truth) -> Truth:
         setattr(truth, kind, list(both))
         truth.maybe |= set(both) - (set(old) & set(new))
     return truth
-
-
-def _texts(message: Message) -> list[str]:
-    texts = [f"{message.topic}#{key}" for key in message.keys]
-    return texts + ([f"{message.topic}#T#{message.tags}"] if message.tags else [])
 
 
 def _is_chosen(question: dict[str, Any], one: Message) -> bool:

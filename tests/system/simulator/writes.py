@@ -263,9 +263,7 @@ def _current(world: World) -> set[tuple[int, int]]:
     """Return hash and offset of all keys and tags of the messages in the log."""
     rows = set()
     for message in world.truth.messages:
-        texts = [f"{message.topic}#{key}" for key in message.keys]
-        texts += [f"{message.topic}#T#{message.tags}"] if message.tags else []
-        rows |= {(java_hash(text), message.offset) for text in texts}
+        rows |= {(java_hash(text), message.offset) for text in message.texts}
     return rows
 
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from .disk import Disk
+    from .truth import Message
 
 HEADER = 40
 
@@ -118,6 +119,7 @@ def entries_of(
     slots: int,
     texts: dict[tuple[int, int], list[str]],
     made: dict[tuple[str, int, int, int], str],
+    alive: dict[int, Message],
     taken: dict[tuple[int, int], int],
 ):
     """Decode the entries of a file the obvious way.
@@ -126,8 +128,10 @@ def entries_of(
         data: The file.
         name: Its name.
         slots: How many slots it has.
-        texts: What was hashed, by hash and offset; several texts are taken in turn.
+        texts: What was hashed, by hash and offset; several texts are taken in turn, those of the
+            message that the log has before those of one that it replaced.
         made: What the broker made entries of.
+        alive: The messages of the log.
         taken: How often each hash and offset came in the files before; it is counted on.
     """
     begin_time, _, _, _, _, count = struct.unpack_from(">qqqqii", data.ljust(HEADER, b"\0"))
@@ -138,6 +142,8 @@ def entries_of(
             break
         code, offset, seconds, _ = struct.unpack_from(">iqii", data, at)
         choices = texts.get((code, offset), [""])
+        if (message := alive.get(offset)) is not None:
+            choices = [text for text in choices if text in message.texts] or choices
         turn = taken.get((code, offset), 0)
         taken[code, offset] = turn + 1
         text = made.get((name, position, code, offset)) or choices[turn % len(choices)]

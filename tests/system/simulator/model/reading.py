@@ -67,7 +67,8 @@ def read_truth(
     truth.agreed = _agreed(disk) if config.dledger else None
     taken: dict[tuple[int, int], int] = {}
     for name in disk.names("index"):
-        for entry in entries_of(disk.read(f"index/{name}"), name, config.slots, texts, made, taken):
+        data = disk.read(f"index/{name}")
+        for entry in entries_of(data, name, config.slots, texts, made, alive, taken):
             if (entry.key_hash, entry.offset) in texts:
                 truth.entries.append(entry)
             else:

@@ -37,6 +37,12 @@ class Message:
     #: Whether its body cannot be unpacked; ``body`` is as stored then.
     is_corrupt: bool = False
 
+    @property
+    def texts(self) -> list[str]:
+        """What a broker hashes of it, tags too."""
+        tags = [f"{self.topic}#T#{self.tags}"] if self.tags else []
+        return [*(f"{self.topic}#{key}" for key in self.keys), *tags]
+
 
 @dataclass(frozen=True)
 class Inner:
@@ -211,9 +217,7 @@ class Truth:
         one = log.get(entry.offset)
         if one is None:
             return None
-        texts = [f"{one.topic}#{key}" for key in one.keys]
-        texts += [f"{one.topic}#T#{one.tags}"] if one.tags else []
-        return one if entry.text in texts else None
+        return one if entry.text in one.texts else None
 
     def misnumbered(self) -> dict[int, list[str]]:
         """Return the light queues of messages whose numbers in them are not those of their units.
