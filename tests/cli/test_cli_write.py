@@ -241,6 +241,22 @@ class TestRebuildQueues:
             assert os.path.lexists(path)
         assert files_of(store / "index") == before
 
+    @pytest.mark.parametrize("name", ["consumequeue", "batchconsumequeue"])
+    @pytest.mark.parametrize("is_link", [True, False])
+    def test_what_stands_in_the_place_of_a_folder_is_not_replaced(self, run, store, name, is_link):
+        """A file, or a link to a disk that is not mounted."""
+        path = store / name
+        shutil.rmtree(path, ignore_errors=True)
+        if is_link:
+            path.symlink_to("nowhere")
+        else:
+            path.write_text("notes")
+        for options in (("--dry-run",), (), ("--replace", "--allow-loss")):
+            code, _, err = run("rebuild-queues", store, *options)
+            assert code == 2
+            assert f"{path}: expected a folder of ConsumeQueues, or none" in err
+            assert os.path.lexists(path)
+
     def test_a_topic_that_was_made_again_is_named(self, run, tmp_path):
         """Its queue has the new messages, and the deleted ones are counted."""
         log = Log(1 << 16)

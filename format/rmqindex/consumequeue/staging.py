@@ -157,8 +157,15 @@ class QueueStaging:
         """Return the folders in the root that have queues.
 
         Raises:
-            RmqIndexError: The root has ConsumeQueues in RocksDB, which are never replaced.
+            RmqIndexError: The root has ConsumeQueues in RocksDB, which are never replaced, or
+                something that is no folder in the place of one.
         """
+        for folder in (self._root / name for name in _FOLDERS):
+            if os.path.lexists(folder) and not folder.is_dir():
+                raise RmqIndexError(
+                    f"{folder}: expected a folder of ConsumeQueues, or none, got neither: move it "
+                    "out of the store"
+                )
         refuse_rocksdb_queues(Location.of(self._root))
         return queue_folders(self._root)
 
