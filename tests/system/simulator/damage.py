@@ -9,7 +9,6 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from .draw import Draw
-from .model.records import check
 from .model.truth import Damage
 
 if TYPE_CHECKING:
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from .model.broker import ModelBroker
-    from .model.truth import Entry, Message
+    from .model.truth import Entry
 
 #: What is damaged, and the folders that it is in.
 PARTS = {
@@ -57,6 +56,7 @@ def plant(
     stop = min(start + size, len(data))
     before = broker.truth
     was = {kind: list(getattr(before, kind)) for kind in ("messages", "entries", "units")}
+    answered = frozenset(before.surely("messages"))
     other = files[-1 - (number + 1) % len(files)]
     if kind == "swapped":
         if other == path or other.read_bytes() == data:
@@ -84,7 +84,7 @@ def plant(
         stop,
         kind,
         **gone,
-        is_of_bodies=part == "log" and _is_of_bodies(broker, gone["messages"]),
+        answered=gone["messages"] & answered,
         is_harmless=(not any(gone.values()) and _is_unread(broker, part, data, path, kind))
         or (kind == "lost" and part == "index" and _stand_twice(broker, gone["entries"])),
     )
@@ -128,20 +128,6 @@ def _stand_twice(broker: ModelBroker, entries: Iterable[Entry]) -> bool:
     """Tell whether other files have all of these entries, too."""
     others = Counter((one.key_hash, one.offset) for one in broker.truth.entries)
     return not Counter((one.key_hash, one.offset) for one in entries) - others
-
-
-def _is_of_bodies(broker: ModelBroker, messages: Iterable[Message]) -> bool:
-    """Tell whether only the bodies of these messages are not as they were written."""
-    for message in messages:
-        if message not in broker.truth.altered:
-            return False
-        (was,) = (data for data, one in broker.known[message.offset] if one == message)
-        now = broker.log_bytes(message.offset)[: len(was)]
-        body = check(was, 0).record.body
-        at = was.find(body, 80)
-        if now[:at] + body + now[at + len(body) :] != was:
-            return False
-    return True
 
 
 def _is_unread(broker: ModelBroker, part: str, was: bytes, path: Path, kind: str) -> bool:

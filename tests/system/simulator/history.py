@@ -214,6 +214,7 @@ class World:
             lost = replace(
                 lost,
                 messages=lost.messages | one.messages,
+                answered=lost.answered | one.answered,
                 entries=lost.entries | one.entries,
                 units=lost.units | one.units,
                 is_harmless=lost.is_harmless and one.is_harmless,

@@ -579,7 +579,7 @@ class Judge:
             return any(one.kind == "key" and self.truth.message_of(one, log) for one in lost)
         if "queue" in damage.file.partition("/")[0]:
             return self._is_audited_of_queues(damage)
-        if not damage.messages or not _is_log(damage.file):
+        if not damage.answered or not _is_log(damage.file):
             return False
         if damage.kind == "lost":  # the oldest files look as if they had expired
             return int(name) >= self.truth.log_start

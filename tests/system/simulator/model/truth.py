@@ -281,7 +281,7 @@ class Damage:
     messages: frozenset[Message] = frozenset()
     entries: frozenset[Entry] = frozenset()
     units: frozenset[Unit] = frozenset()
-    #: Whether bodies alone are changed, which is seen where bodies are read.
-    is_of_bodies: bool = False
+    #: The messages that readers had to answer: a group of DLedger agreed on them.
+    answered: frozenset[Message] = frozenset()
     #: Where the change cannot be seen in any answer (padding, a flag that nobody reads).
     is_harmless: bool = False
