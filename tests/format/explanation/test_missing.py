@@ -117,13 +117,13 @@ class TestTheNewestFile:
         newest = log_files(store)[-1]
         content = newest.read_bytes()
         newest.unlink()
-        index_files = leads._index_files
+        index_files = leads.index_files
 
         def broker_writes(index):
             newest.write_bytes(content)
             return index_files(index)
 
-        monkeypatch.setattr(leads, "_index_files", broker_writes)
+        monkeypatch.setattr(leads, "index_files", broker_writes)
         assert lost(store) == ()
         newest.unlink()
         with CommitLog(store) as log:
