@@ -21,8 +21,8 @@ from rmqindex.indexfile.decoding import MILLISECONDS
 from rmqindex.keys.messages import expand_messages
 from rmqindex.layout.index_file import FIRST_POSITION
 from rmqindex.layout.store import INDEX_FOLDER
-from rmqindex.store.checkpoint import CHECKPOINT_NAME
-from rmqindex.store.store import index_entries
+from rmqindex.store.checkpoint import CHECKPOINT_NAME, DISPATCHED_OFFSET, StoreCheckpoint
+from rmqindex.store.store import index_entries, root_of
 from rmqindex.transaction.broker_lock import BrokerLock, BrokerState
 from rmqindex.transaction.directories import exists
 
@@ -39,6 +39,7 @@ __all__ = [
     "LogRange",
     "MissingRun",
     "add_damage",
+    "audit_flushed",
     "audit_missing",
     "audit_remains",
     "broker_of",
@@ -145,6 +146,21 @@ def audit_remains(log: CommitLog, findings: Findings) -> None:
         expected = "no messages behind it, or newer ones"
         got = f"{tail.count} older ones, from offset {tail.phy_offset} on"
         findings.add(tail.path, "log_remains", tail.byte, expected, got)
+
+
+def audit_flushed(log: CommitLog, findings: Findings) -> None:
+    """Say that a log ends before what was flushed to its queues, by the checkpoint of its store.
+
+    That proves no loss: a broker that cuts its log when it starts leaves the checkpoint as it is.
+    Where something else proves one, that is the finding.
+    """
+    for root in dict.fromkeys(root_of(file.path.parent).local for file in log.files):
+        if root is None or not (path := root / CHECKPOINT_NAME).is_file():
+            continue
+        flushed = StoreCheckpoint.dispatched_offset(path)
+        if flushed >= max(log.max_offset, 1) and log.end_error() is None:
+            expected = f"less than {log.max_offset}, the end of the CommitLog"
+            findings.add(str(path), "log_ends_early", DISPATCHED_OFFSET, expected, flushed)
 
 
 def add_damage(findings: Findings, error: CorruptCommitLogError) -> None:

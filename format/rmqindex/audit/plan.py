@@ -10,7 +10,14 @@ import pyarrow as pa
 
 from rmqindex.arguments import int_of, int_or_none
 from rmqindex.audit.audited import open_audited, open_planned
-from rmqindex.audit.extent import LogRange, audit_missing, audit_remains, broker_of, log_start
+from rmqindex.audit.extent import (
+    LogRange,
+    audit_flushed,
+    audit_missing,
+    audit_remains,
+    broker_of,
+    log_start,
+)
 from rmqindex.audit.file import audit_file
 from rmqindex.audit.findings import Findings, place_of, with_agreeing_remedies
 from rmqindex.audit.log import audit_coverage, audit_entries
@@ -404,6 +411,8 @@ def _audit_store(unit: StoreUnit, log: CommitLog | None, findings: Findings) -> 
         if not is_unknown and all(member.first < 0 for member in members):
             audit_missing(unit.directory, log, findings, unit.broker)
         audit_remains(log, findings)
+        if unit.broker is not BrokerState.RUNNING:
+            audit_flushed(log, findings)
     except FileChangedError:
         raise
     except RmqIndexError as error:

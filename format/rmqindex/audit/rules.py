@@ -338,6 +338,15 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
         "missing: restore the file from a replica or a backup.",
     ),
     AuditRule(
+        "log_ends_early",
+        "warning",
+        "The CommitLog ends before the message up to which the checkpoint says that the queues "
+        "were flushed (logics_physical_offset, of brokers from 5.5.0 on).",
+        "Nothing if the disk lost power and a broker has started since: it takes what is left for "
+        "all, and the number stays until its queues are flushed, with an older broker for good. "
+        "Else the log has lost its newest files: restore them from a replica or a backup.",
+    ),
+    AuditRule(
         "dledger_checkpoint",
         "error",
         "DLedger's own checkpoint does not tell up to which entry its group had agreed, so that "

@@ -32,7 +32,7 @@ from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.indexfile.geometry import infer_layout
 from rmqindex.storage.filesystem import UnreadableError
 from rmqindex.storage.opening import map_files, open_source
-from rmqindex.store.checkpoint import CHECKPOINT_NAME, StoreCheckpoint
+from rmqindex.store.checkpoint import CHECKPOINT_NAME, DISPATCHED_OFFSET, StoreCheckpoint
 from rmqindex.store.store import Store, index_entries, root_of
 from rmqindex.transaction.broker_lock import BrokerLock, BrokerState
 
@@ -70,9 +70,7 @@ LONGEST_LAG = 600
 _MILLISECONDS = 1000
 # The next file of a log, and the one after it, may have been made before any message is in them.
 _FILES_MADE_AHEAD = 2
-# StoreCheckpoint.java from 5.5.0 on: logicsPhysicalOffset, behind the five fields of all brokers.
-_DISPATCHED_OFFSET = 40
-_CHECKPOINT_BYTES = 48
+_CHECKPOINT_BYTES = DISPATCHED_OFFSET + 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +286,7 @@ class _Ends:
     @property
     def _dispatched(self) -> int:
         """The offset of the last message that is known to be in a ConsumeQueue, bytes."""
-        field = self._checkpoint_bytes[_DISPATCHED_OFFSET:].ljust(8, b"\0")
+        field = self._checkpoint_bytes[DISPATCHED_OFFSET:].ljust(8, b"\0")
         return int.from_bytes(field, "big", signed=True)
 
     @property

@@ -29,6 +29,7 @@ from rmqindex.transaction.broker_lock import BrokerLock
 
 __all__ = [
     "CHECKPOINT_NAME",
+    "DISPATCHED_OFFSET",
     "StoreCheckpoint",
     "cover_index",
     "ensure_coverable",
@@ -46,6 +47,8 @@ _MODE = 0o644
 
 # The bytes behind these fields belong to newer brokers.
 _FIELDS_END = _FIELDS.size
+#: Where those from 5.5.0 on have ``logicsPhysicalOffset``.
+DISPATCHED_OFFSET = _FIELDS_END
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +129,7 @@ class StoreCheckpoint:
             OSError: The file is absent or cannot be read.
         """
         with open(path, "rb", opener=open_to_read) as file:
-            data = file.read(_FIELDS_END + 8)[_FIELDS_END:]
+            data = file.read(DISPATCHED_OFFSET + 8)[DISPATCHED_OFFSET:]
         return int.from_bytes(data.ljust(8, b"\0"), "big", signed=True)
 
     def save(self, path: str | os.PathLike[str]) -> None:
