@@ -122,7 +122,7 @@ def damaged_header(
     ends = source.entry_range(layout, least, count + 1)["phy_offset"].tolist()
     # A broker counts an entry before it sets the end.
     if header.end_phy_offset in ends or (is_last and inherits_end(header)):
-        return None
+        return _unwritten_end(source, layout, header)
     # No broker sets the end before it counts the entry, nor counts an entry before it writes it.
     last = last_written(source, layout, min(count + 1, layout.capacity))
     end = int(source.entry_range(layout, last, last + 1)["phy_offset"][0]) if last else ends[-1]
@@ -131,6 +131,17 @@ def damaged_header(
         return _wrong(source, "end_phy_offset", END_PHY_OFFSET_OFFSET, expected, header)
     expected = f"{last + FIRST_POSITION}, behind the last entry, which end_phy_offset is of"
     return _wrong_count(source, expected, header)
+
+
+def _unwritten_end(
+    source: IndexSource, layout: Layout, header: IndexHeader
+) -> CorruptIndexError | None:
+    """Return the error of a last entry of zeros: no broker counts one before it writes it."""
+    count = header.entry_count
+    last = source.entry_range(layout, count, count + 1)
+    if header.end_phy_offset and not last.tobytes().strip(b"\0"):
+        return _wrong_count(source, f"{count}, behind which the entry is of zeros", header)
+    return None
 
 
 def _wrong_count(source: IndexSource, expected: str, header: IndexHeader) -> CorruptIndexError:

@@ -190,3 +190,20 @@ def test_a_relayout_believes_the_log_before_a_damaged_end(tmp_path):
     made = rmqindex.relayout_index(store, rmqindex.Layout(7, 50), commit_log="auto")
     with rmqindex.IndexFile(made.files[-1], rmqindex.Layout(7, 50)) as file:
         assert file.header.end_timestamp == end
+
+
+def test_a_relayout_takes_no_last_entry_of_zeros_for_one(tmp_path):
+    """No broker counts an entry before it writes it, so that it was there once."""
+    store = copied(tmp_path / "store")
+    last = store / "index" / NAMES[-1]
+    with rmqindex.IndexFile(last, LAYOUT) as file:
+        count = file.entry_count
+    data = bytearray(last.read_bytes())
+    at = LAYOUT.entry_offset(count)
+    end = int.from_bytes(data[at - 16 : at - 8], "big")
+    data[at : at + 20] = bytes(20)
+    data[24:32] = end.to_bytes(8, "big")  # as that of the last entry's message, which has others
+    last.write_bytes(data)
+    with pytest.raises(CorruptIndexError, match=rf"index_count .* expected {count}, behind which"):
+        rmqindex.relayout_index(store, rmqindex.Layout(7, 50), old_layout=LAYOUT)
+    assert sorted(path.name for path in (store / "index").iterdir()) == NAMES
