@@ -498,14 +498,22 @@ class TestQueues:
         with pytest.raises(RmqIndexError, match=r"undo\.json: expected"):
             rebuild_consume_queues(store, store, replace=True)
 
-    @pytest.mark.parametrize("target", ["docs", "nowhere"])
-    def test_a_folder_that_is_a_link_is_replaced_and_not_followed(self, store, elsewhere, target):
+    def test_a_folder_that_is_a_link_is_replaced_and_not_followed(self, store, elsewhere):
         """The new queues stand in the store itself."""
         shutil.rmtree(store / "consumequeue")
-        (store / "consumequeue").symlink_to(elsewhere / target)
+        (store / "consumequeue").symlink_to(elsewhere / "docs")
         assert rebuild_consume_queues(store, store, replace=True).unit_count
         assert not (store / "consumequeue").is_symlink()
         assert sorted(path.name for path in store.iterdir() if path.name.startswith(".")) == []
+
+    def test_a_link_that_leads_nowhere_is_refused(self, store, elsewhere):
+        """What it led to may be on a disk that is not there."""
+        shutil.rmtree(store / "consumequeue")
+        (store / "consumequeue").symlink_to(elsewhere / "nowhere")
+        with pytest.raises(RmqIndexError, match="expected a folder of ConsumeQueues, or none"):
+            rebuild_consume_queues(store, store, replace=True)
+        assert (store / "consumequeue").is_symlink()
+        assert not (elsewhere / "nowhere").exists()
 
 
 def test_what_is_written_anew_takes_the_place_of_a_link(tmp_path, elsewhere):
