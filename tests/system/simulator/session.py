@@ -217,7 +217,8 @@ class Session:
                 ask(self.place, asked["user"], asked["question"])
             is_locked.append(disk.lock())
 
-        outcome = write_meanwhile(self.place, step["what"], meanwhile)
+        sizes = self.world.truth.queue_file_size, self.world.broker.config.batch_units * 46
+        outcome = write_meanwhile(self.place, step["what"], sizes, meanwhile)
         disk.close()
         after = Files.of(self.world)
         about = self.judge().about

@@ -15,13 +15,16 @@ if TYPE_CHECKING:
 __all__ = ["write_meanwhile"]
 
 
-def write_meanwhile(place: Place, what: str, meanwhile: Callable[[], object]) -> Outcome:
+def write_meanwhile(
+    place: Place, what: str, sizes: tuple[int, int], meanwhile: Callable[[], object]
+) -> Outcome:
     """Write into a store, and do something once when the first messages have been read.
 
     Args:
         place: The store.
         what: ``rebuild_index --resume``, ``rebuild_index`` or ``rebuild_consume_queues``; these
             replace what is there.
+        sizes: Bytes of the broker's files of queues and of batch queues.
         meanwhile: What is done, in the same process.
     """
     from rmqindex import Layout, RmqIndexError, rebuild_consume_queues, rebuild_index
@@ -39,7 +42,9 @@ def write_meanwhile(place: Place, what: str, meanwhile: Callable[[], object]) ->
             how = {"resume" if what.endswith("resume") else "replace": True}
             rebuild_index(root, root / "index", layout, time_zone="UTC", progress=progress, **how)
         else:
-            rebuild_consume_queues(root, root, replace=True, progress=progress)
+            plain, batch = sizes
+            how = {"file_size": plain, "batch_file_size": batch, "replace": True}
+            rebuild_consume_queues(root, root, progress=progress, **how)
 
     outcome = Outcome(what, "written", {})
     return attempt(outcome, write, (RmqIndexError, ValueError))
