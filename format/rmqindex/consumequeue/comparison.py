@@ -212,6 +212,10 @@ class _Audit:
                 unmatched.append(queue)
         if unmatched:
             self._audit_unmatched(unmatched, start, end)
+        if self._broker is BrokerState.CRASHED:
+            # What a rebuild, or the broker as it starts, reads and cannot dispatch.
+            for _ in self._dispatched(end, log.agreed_stop(), self._refused):
+                pass
 
     def _dispatched(
         self, start: int, stop: int | None, refuse: Callable[[Refusal], None]

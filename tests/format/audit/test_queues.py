@@ -475,6 +475,16 @@ def test_a_number_at_which_a_broker_stops_is_an_error(tmp_path):
     assert (row["severity"], row["byte"]) == ("error", offsets[1])
 
 
+def test_such_a_number_is_found_behind_what_a_killed_broker_had_dispatched(tmp_path):
+    """A rebuild reads on to it, and so does the broker when it starts."""
+    bad = Message(topic="SCHEDULE_TOPIC_XXXX", properties=properties_text([("DELAY", "--1")]))
+    offsets = made(tmp_path, [Message(), bad, Message(queue_offset=1)])
+    rebuild_consume_queues(tmp_path, tmp_path, stop=offsets[1])
+    (tmp_path / "abort").touch()
+    rows = [row for row in verify(tmp_path, "auto").to_pylist() if row["severity"] == "error"]
+    assert [(row["rule"], row["byte"]) for row in rows] == [("property_number", offsets[1])]
+
+
 @pytest.mark.parametrize(
     ("names", "numbers", "rule"),
     [
