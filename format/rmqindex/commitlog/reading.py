@@ -99,8 +99,8 @@ class Reading:
         self._is_proved = is_proved
         self._is_settled = is_settled
         self._waits = waits
-        #: The end of the records of the last file read.
-        self.end: End | None = None
+        #: The last file read, and the end of its records; a broker may have begun one meanwhile.
+        self.end: tuple[LogFile, End] | None = None
         # The end of the log, if the pass has come to it.
         self._log_end: int | None = None
         # Whether that is damage by itself, which was told.
@@ -140,7 +140,8 @@ class Reading:
             at = frames.at
             if tail.start is not None or (at + file.entry_head >= stop and stop < file.size):
                 break
-            self.end = end = end_at(source, file, frames, at)
+            end = end_at(source, file, frames, at)
+            self.end = file, end
             fault = None if is_last else self._fault_of(file, end)
             resume, fault = tail.judge(end) if is_last else tail.judge_middle(end, fault)
             if fault is None:
@@ -162,7 +163,7 @@ class Reading:
 
     def _note_end(self, file: LogFile, frames: Frames, tail: LogTail) -> None:
         if tail.start is not None:
-            self.end = End(EndKind.ZERO, tail.start)
+            self.end = file, End(EndKind.ZERO, tail.start)
             self._log_end = file.start + tail.start
         elif self._stop > file.start + frames.at + file.entry_head:
             self._log_end = file.start + frames.at
@@ -269,19 +270,18 @@ def find_end(
     last = last_with_data(files)
     if last < 0:
         return files.files[0].start if files.files else 0
-    file = files.files[last]
+    start = files.files[last].start
     errors: list[CorruptCommitLogError] = []
-    reading = Reading(
-        files, file.start, INT64_MAX, drop=True, on_malformed=errors.append, waits=waits
-    )
+    reading = Reading(files, start, INT64_MAX, drop=True, on_malformed=errors.append, waits=waits)
     for _ in reading.records():
         pass
-    end = reading.end
-    if end is None:
-        return file.start
-    if on_malformed is not None and errors and errors[-1].byte == end.position:
+    if reading.end is None:
+        return start
+    file, end = reading.end
+    place = str(file.path), end.position
+    if on_malformed is not None and errors and (errors[-1].path, errors[-1].byte) == place:
         on_malformed(errors[-1])
-    following = files.files[last + 1 :]
+    following = files.files[files.files.index(file) + 1 :]
     if end.kind in (EndKind.BLANK, EndKind.FULL) and following:
         return following[0].start
     return file.start + end.position

@@ -17,7 +17,7 @@ import rmqindex
 from commitlog_encoder import Log, Message, properties_text
 from recorded import MESSAGE_KINDS
 from rmqindex import CommitLog, CorruptCommitLogError, Layout, MessageStore
-from rmqindex.commitlog import newest_messages, selection
+from rmqindex.commitlog import newest_messages, reading, selection
 from rmqindex.commitlog.selection import Selection
 from rmqindex.commitlog.snapshot import older_tail
 from rmqindex.commitlog.tailing import follow
@@ -982,3 +982,21 @@ def test_a_hole_that_several_parts_touch_is_explained_once(folder):
         search = LogSearch("T", KeyForms("nothing"))
         reach = search.run(log, LogParts(parts, ()), ())
     assert len(reach.faults) == 1
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_file_that_a_broker_begins_while_the_end_is_found(log, folder, monkeypatch, whole):
+    """The end is in the file that was read last, be it begun since the log was looked at."""
+    newest = max(folder.iterdir())
+    data = newest.read_bytes()
+    newest.write_bytes(bytes(FILE_SIZE))
+    find = reading.last_with_data
+
+    def found_before_the_write(files):
+        last = find(files)
+        newest.write_bytes(data if whole else data[:4] + bytes(FILE_SIZE - 4))
+        return last
+
+    monkeypatch.setattr(reading, "last_with_data", found_before_the_write)
+    with CommitLog(folder) as found:
+        assert found.max_offset == (log.end if whole else FILE_SIZE)
