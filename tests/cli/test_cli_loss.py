@@ -380,14 +380,22 @@ def test_an_offset_behind_that_of_the_last_entry_is_no_loss(run, store, files, b
     assert run("verify", store)[0] == 0
 
 
-def test_offsets_of_a_longer_log_are_a_loss_though_a_shorter_one_follows(run, store, files):
-    """As ``relayout`` puts them into one file, where a log was truncated and has gone on."""
+@pytest.mark.parametrize("cut", [False, True])
+def test_offsets_of_a_longer_log_are_a_loss_though_a_shorter_one_follows(run, store, files, cut):
+    """As ``relayout`` puts them into one file, where a log was truncated and has gone on.
+
+    Also where the file ends with the first message that was indexed again.
+    """
+    counts = [int.from_bytes(file.read_bytes()[36:40], "big") - 1 for file in files]
+    held = sum(counts) + 9 + 1
     beyond = store / "index" / f"{int(files[-1].name) + 1}"
     with IndexFileWriter(beyond, Layout(97, 200)) as writer:
         for place in range(9):
             writer.put(f"k{place}", 10**9 + 100 * place, 1_795_000_000_000)
-    shutil.copyfile(files[-1], beyond.with_name(f"{int(beyond.name) + 1}"))
-    assert run("relayout", store, "--slots", 97, "--entries", 2000)[0] == 0
+    again = files[0 if cut else -1]
+    shutil.copyfile(again, beyond.with_name(f"{int(beyond.name) + 1}"))
+    entries = held + 1 if cut else 2000
+    assert run("relayout", store, "--slots", 97, "--entries", entries)[0] == 0
     code, out, _ = run("verify", store)
     assert (code, "entry_beyond_log" in out) == (1, True)
     code, _, err = run("rebuild", store, "--replace")

@@ -30,7 +30,7 @@ from rmqindex.storage.identity import FileChangedError
 from rmqindex.transaction.directories import exists
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
@@ -46,7 +46,6 @@ __all__ = [
     "UncountedEntries",
     "elapsed_seconds",
     "entry_byte",
-    "is_of_one_history",
     "open_audited",
     "open_planned",
     "shown_layout",
@@ -91,25 +90,6 @@ def elapsed_seconds(store_timestamps: NDArray[np.int64] | int, begin: int) -> ND
 def whole_entries(size: int, layout: Layout) -> int:
     """Return how many entries a file of a size in bytes can hold, whatever its header says."""
     return min(layout.capacity, max((size - layout.entry_offset(0)) // ENTRY_SIZE - 1, 0))
-
-
-def is_of_one_history(blocks: Iterable[NDArray[Any]], end: int) -> bool:
-    """Return whether a greater offset than the last entry's can only be a damaged one.
-
-    A broker skips messages before the last one that it indexed. Where a log was truncated, and the
-    entries of both its lives were put into one file, their offsets step back.
-
-    Args:
-        blocks: The offsets of all entries of a file.
-        end: That of the last one.
-    """
-    before = -1
-    for offsets in blocks:
-        kept = np.append(before, offsets[offsets <= end].astype(np.int64))
-        if (kept[1:] < kept[:-1]).any():
-            return False
-        before = int(kept[-1])
-    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,9 +156,10 @@ class AuditedFile:
         for first in range(FIRST_POSITION, stop, BLOCK):
             yield first, self.source.entry_range(self.layout, first, min(first + BLOCK, stop))
 
-    def is_of_one_history(self, end: int) -> bool:
-        """As :func:`is_of_one_history`, of all its entries."""
-        return is_of_one_history((entries["phy_offset"] for _, entries in self.blocks()), end)
+    def offsets_and_hashes(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int32]]]:
+        """Yield the offset and the hash of each entry, in the blocks of :meth:`blocks`."""
+        for _, entries in self.blocks():
+            yield entries["phy_offset"].astype(np.int64), entries["key_hash"].astype(np.int32)
 
     def slot_blocks(self) -> Iterator[tuple[int, NDArray[np.int32]]]:
         """Yield the number of each block's first slot, and the slots' values."""

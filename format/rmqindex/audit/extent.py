@@ -21,12 +21,15 @@ from rmqindex.indexfile.decoding import MILLISECONDS
 from rmqindex.keys.messages import expand_messages
 from rmqindex.layout.index_file import FIRST_POSITION
 from rmqindex.layout.store import INDEX_FOLDER
+from rmqindex.query.key_match import keys_at
 from rmqindex.store.checkpoint import CHECKPOINT_NAME, DISPATCHED_OFFSET, StoreCheckpoint
 from rmqindex.store.store import index_entries, root_of
 from rmqindex.transaction.broker_lock import BrokerLock, BrokerState
 from rmqindex.transaction.directories import exists
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import pyarrow as pa
     from numpy.typing import NDArray
 
@@ -44,6 +47,7 @@ __all__ = [
     "audit_remains",
     "broker_of",
     "index_end",
+    "is_of_one_history",
     "log_start",
     "rows_with_keys",
 ]
@@ -269,3 +273,31 @@ class MissingRun:
                 f"{f'{seconds} s' if seconds else 'less than a second'} before the last message "
                 "of the CommitLog",
             )
+
+
+def is_of_one_history(
+    log: CommitLog, blocks: Iterable[tuple[NDArray[np.int64], NDArray[np.int32]]], end: int
+) -> bool:
+    """Return whether a greater offset than the last entry's can only be a damaged one.
+
+    A broker skips messages before the last one that it indexed. Where a log was truncated, and the
+    entries of both its lives were put into one file, their offsets step back: among those before
+    the end, or from greater ones that are as the log's messages there have them.
+
+    Args:
+        log: The log.
+        blocks: The offsets and hashes of all entries of a file.
+        end: The offset of the last one.
+    """
+    before = -1
+    for offsets, hashes in blocks:
+        kept = np.append(before, offsets[offsets <= end])
+        if (kept[1:] < kept[:-1]).any():
+            return False
+        before = int(kept[-1])
+        greater = (offsets > end) & (offsets < log.max_offset)
+        if greater.any():
+            found, rows = np.unique(offsets[greater], return_inverse=True)
+            if keys_at(log, found, tags=True).have(rows, hashes[greater]).any():
+                return False
+    return True

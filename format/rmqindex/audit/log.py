@@ -16,7 +16,14 @@ import numpy as np
 import pyarrow as pa
 
 from rmqindex.audit.audited import BLOCK, AuditedFile, elapsed_seconds
-from rmqindex.audit.extent import MissingRun, add_damage, index_end, log_start, rows_with_keys
+from rmqindex.audit.extent import (
+    MissingRun,
+    add_damage,
+    index_end,
+    is_of_one_history,
+    log_start,
+    rows_with_keys,
+)
 from rmqindex.indexfile.decoding import MILLISECONDS
 from rmqindex.keys.messages import expand_messages, message_keys
 from rmqindex.layout.index_file import BEGIN_TIMESTAMP_OFFSET, END_TIMESTAMP_OFFSET, FIRST_POSITION
@@ -123,7 +130,7 @@ def _audit_block(
     hashes, offsets = entries["key_hash"].astype(np.int32), entries["phy_offset"].astype(np.int64)
     positions = np.arange(first, first + len(entries), dtype=np.int32)
     compared = verifier.compare(log, [_searched(file)], hashes, offsets, positions)
-    _report_dangling(file, first, entries, compared, findings)
+    _report_dangling(file, first, entries, compared, log, findings)
 
     def of_message(place: int) -> str:
         wanted = compared.hashes_of(place)
@@ -179,6 +186,7 @@ def _report_dangling(
     first: int,
     entries: NDArray[Any],
     compared: Comparison,
+    log: CommitLog,
     findings: Findings,
 ) -> None:
     states = compared.states
@@ -187,7 +195,7 @@ def _report_dangling(
     if disproved.any() and (end := file.end_phy_offset) is not None:
         disproved &= offsets > end
         if disproved.any():
-            disproved &= file.is_of_one_history(end)
+            disproved &= is_of_one_history(log, file.offsets_and_hashes(), end)
         expected = f"at most {end}, that of the last entry"
         _report_offsets(file, first, offsets, disproved, ("entry_dangling", expected), findings)
         states = np.where(disproved, _UNVERIFIED, states)

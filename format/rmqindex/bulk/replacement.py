@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from rmqindex.audit.audited import is_of_one_history
+from rmqindex.audit.extent import is_of_one_history
 from rmqindex.bulk.files import header_of
 from rmqindex.bulk.old_entries import replaced_entries
 from rmqindex.commitlog.log import MATCH_STATES
@@ -422,9 +422,9 @@ class LossJudge:
         for batch in self.entries(entry):
             last = int(batch.offsets[-1])
         with suppress(RmqIndexError):
-            blocks = (batch.offsets for batch in self.entries(entry))
+            blocks = ((batch.offsets, batch.hashes) for batch in self.entries(entry))
             is_end = last >= 0 and header_of(entry.path).end_phy_offset == last
-            return last if is_end and is_of_one_history(blocks, last) else None
+            return last if is_end and is_of_one_history(self.log, blocks, last) else None
         return None
 
     @cached_property
