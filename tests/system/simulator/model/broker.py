@@ -371,7 +371,7 @@ class ModelBroker:
         if self.config.index:
             yield from self._build(message)
         self.checkpoint.logics = message.store_time
-        self.checkpoint.logics_offset = message.offset + message.size
+        self.checkpoint.logics_offset = message.offset
         return True
 
     def _drop_stale(self, taken: Unit) -> None:
