@@ -75,7 +75,7 @@ class LookupTask:
     def _answers(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for chunk in self._chunks(batches):
             with chunk:
-                yield from _Answer(self, chunk).run()
+                yield from _ChunkLookup(self, chunk).run()
 
     def _chunks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[KeyChunk]:
         chunk = KeyChunk(self.columns, self.limits)
@@ -88,7 +88,7 @@ class LookupTask:
             yield chunk
 
 
-class _Answer:
+class _ChunkLookup:
     """The answer to one chunk of keys."""
 
     def __init__(self, task: LookupTask, chunk: KeyChunk) -> None:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BODY_ADVICE",
     "TIMES",
-    "Messages",
+    "MessageColumns",
     "as_timestamps",
     "ensure_fits",
     "log_columns",
@@ -76,7 +76,7 @@ def log_columns(names: Iterable[str], *, decompress: bool = True) -> list[str]:
     return [name for name in COMMITLOG_SCHEMA.names if name in wanted]
 
 
-class Messages:
+class MessageColumns:
     """Messages as a CommitLog returns them, and the columns derived from them."""
 
     def __init__(

@@ -13,7 +13,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark_rmqindex.files.slices import as_planned
 from pyspark_rmqindex.files.stores import logs_of
 from pyspark_rmqindex.log_lines import Warnings, log_warning
-from pyspark_rmqindex.messages.columns import Messages, log_columns
+from pyspark_rmqindex.messages.columns import MessageColumns, log_columns
 from pyspark_rmqindex.options import LocalBound, Range, planned_bound, task_range, time_texts
 from pyspark_rmqindex.schema import STORE_COLUMN, PrunedReader, arrow_schema, check_not_null
 from rmqindex import CommitLog, CorruptCommitLogError
@@ -218,7 +218,7 @@ class MessageReader(PrunedReader):
     def _built(
         self, log: CommitLog, store: str, schema: pa.Schema, warn: Warnings, batch: pa.RecordBatch
     ) -> pa.RecordBatch:
-        messages = Messages(
+        messages = MessageColumns(
             log,
             batch,
             mode=self._options.mode,

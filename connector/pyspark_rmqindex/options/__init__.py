@@ -35,7 +35,7 @@ from pyspark_rmqindex.options.times import (
     task_range,
     time_texts,
 )
-from pyspark_rmqindex.options.write import WriteOptions
+from pyspark_rmqindex.options.write import SinkOptions
 
 __all__ = [
     "AUTO",
@@ -52,9 +52,9 @@ __all__ = [
     "Range",
     "ReadOptions",
     "Scope",
+    "SinkOptions",
     "StreamOptions",
     "Unverified",
-    "WriteOptions",
     "message_options",
     "message_schema_options",
     "message_stream_options",

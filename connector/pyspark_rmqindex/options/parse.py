@@ -13,7 +13,7 @@ from pyspark_rmqindex.options.kinds import options_of
 from pyspark_rmqindex.options.messages import MessageOptions, MessageStreamOptions, QueueOptions
 from pyspark_rmqindex.options.read import ReadOptions, StreamOptions
 from pyspark_rmqindex.options.shared import S3Options
-from pyspark_rmqindex.options.write import WriteOptions
+from pyspark_rmqindex.options.write import SinkOptions
 from rmqindex.arguments import is_int
 from rmqindex.times import TimeUnitError
 
@@ -42,7 +42,7 @@ T = TypeVar("T")
 _CLASSES: dict[Scope, type[Any]] = {
     "read": ReadOptions,
     "table": ReadOptions,
-    "write": WriteOptions,
+    "write": SinkOptions,
     "messages": MessageOptions,
     "queues": QueueOptions,
     "stream": StreamOptions,

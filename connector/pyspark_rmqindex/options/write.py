@@ -8,11 +8,11 @@ from typing import Literal
 from pyspark_rmqindex.options.kinds import BOOLEAN, SWITCH, choice, option
 from pyspark_rmqindex.options.shared import GeometryOptions, PathOption, ZoneOption
 
-__all__ = ["WriteOptions"]
+__all__ = ["SinkOptions"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WriteOptions(ZoneOption, GeometryOptions, PathOption):
+class SinkOptions(ZoneOption, GeometryOptions, PathOption):
     """What to write, and how."""
 
     on_indexed: Literal["error", "skip"] = option(

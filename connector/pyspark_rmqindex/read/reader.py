@@ -85,7 +85,7 @@ class IndexReader(PrunedReader):
     def _batches(self, partition: IndexPartition, times: Range) -> Iterator[pa.RecordBatch]:
         query = partition.query
         builder = BatchBuilder(self._schema)
-        finder = _Lookup(query) if query.is_lookup else None
+        finder = _FileLookup(query) if query.is_lookup else None
         with contextlib.ExitStack() as stack:
             check: MessageCheck | None = None
             if _is_compared(query, builder, self._options):
@@ -181,7 +181,7 @@ def _ranges(query: Query, times: Range) -> dict[str, Range]:
     return {name: bounds for name, bounds in ranges.items() if not bounds.is_everything}
 
 
-class _Lookup:
+class _FileLookup:
     """Looks up the same hashes in one file after another."""
 
     def __init__(self, query: Query) -> None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_rmqindex.log_lines import Warnings
-from pyspark_rmqindex.messages.columns import BODY_ADVICE, Messages, ensure_fits, log_columns
+from pyspark_rmqindex.messages.columns import BODY_ADVICE, MessageColumns, ensure_fits, log_columns
 from pyspark_rmqindex.read.batches import keep
 from pyspark_rmqindex.schema import EXTRA_MESSAGE_COLUMNS, KEY_COLUMNS, MATCH_COLUMN
 from rmqindex import RmqIndexError
@@ -140,7 +140,7 @@ class MessageCheck:
     def _enrich(
         self, log: CommitLog, entries: pa.RecordBatch, compared: Comparison
     ) -> pa.RecordBatch:
-        messages = Messages(
+        messages = MessageColumns(
             log,
             compared.messages,
             mode=self._options.mode,

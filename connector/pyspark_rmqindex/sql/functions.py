@@ -49,7 +49,9 @@ _MAX_LISTINGS = 256
 def register_functions(spark: SparkSession) -> None:
     """Register the functions in a session; see :func:`pyspark_rmqindex.register`."""
     # Most calls return one row, for which Arrow batches are slower than plain rows.
-    spark.udtf.register(_LOOKUP, cast("UserDefinedTableFunction", udtf(_Lookup, useArrow=False)))
+    spark.udtf.register(
+        _LOOKUP, cast("UserDefinedTableFunction", udtf(_LookupFunction, useArrow=False))
+    )
     explain = udtf(ExplainFunction, useArrow=False)
     spark.udtf.register(EXPLAIN, cast("UserDefinedTableFunction", explain))
     spark.udf.register(_KEY_HASHES, _key_hashes())
@@ -73,7 +75,7 @@ def _key_hashes() -> Any:  # noqa: ANN401  (a function of Spark)
     return functions.arrow_udf(hash_columns, "int")  # type: ignore[call-overload]
 
 
-class _Lookup:
+class _LookupFunction:
     """The table function; Spark creates one for each task."""
 
     def __init__(self, plan: LookupPlan) -> None:

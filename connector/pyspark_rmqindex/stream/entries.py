@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from pyspark_rmqindex.options import StreamOptions
     from pyspark_rmqindex.stream.listing import LiveFile
     from pyspark_rmqindex.stream.offsets import Piece, State
-    from pyspark_rmqindex.stream.store_offset import Mark, SeenFile
+    from pyspark_rmqindex.stream.store_offset import PositionMark, SeenFile
 
 __all__ = ["IndexStreamReader"]
 
@@ -187,7 +187,7 @@ class IndexStreamReader(CheckpointedReader, SupportsTriggerAvailableNow):
         earlier = only_until(_seen(files), self._target.get(directory, {}))
         return {seen.name: replace(files[seen.name], seen=seen) for seen in earlier}
 
-    def _mark_at(self, files: Mapping[str, LiveFile]) -> Callable[[SeenFile, int], Mark]:
+    def _mark_at(self, files: Mapping[str, LiveFile]) -> Callable[[SeenFile, int], PositionMark]:
         return lambda seen, position: self._directories.mark_at(files[seen.name], position)
 
     def _report(self, state: State) -> None:
@@ -212,7 +212,7 @@ def _behind(
     offsets: Mapping[str, StoreOffset],
     pieces: Mapping[str, Sequence[Piece]],
     files: Mapping[str, Sequence[SeenFile]],
-    readers: Mapping[str, Callable[[SeenFile, int], Mark]],
+    readers: Mapping[str, Callable[[SeenFile, int], PositionMark]],
 ) -> dict[str, StoreOffset]:
     """Return the offsets after some pieces; directories without entries have none."""
     ends = {

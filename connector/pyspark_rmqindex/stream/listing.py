@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from pyspark_rmqindex.files.listing import list_files
 from pyspark_rmqindex.files.slices import FileSlice
-from pyspark_rmqindex.stream.store_offset import Mark, SeenFile, as_java_compares
+from pyspark_rmqindex.stream.store_offset import PositionMark, SeenFile, as_java_compares
 from rmqindex import IndexFile, Layout, RmqIndexError
 from rmqindex.indexfile import fits_layout, open_index_source
 from rmqindex.layout import FIRST_POSITION
@@ -102,7 +102,7 @@ class Directories:
 
         return read_steady(", ".join(self._options.paths), read)
 
-    def mark_at(self, file: LiveFile, position: int) -> Mark:
+    def mark_at(self, file: LiveFile, position: int) -> PositionMark:
         """Return the mark of the entries before a position; without an offset if malformed."""
         with IndexFile(file.path, file.layout, mode=self._options.mode) as index_file:
             if index_file.entry_count < position - 1:
@@ -112,7 +112,7 @@ class Directories:
                 )
             last = index_file.scan(position - 1, position, ["phy_offset"])
             offsets = [value.as_py() for batch in last for value in batch.column(0)]
-            return Mark(offsets[0] if offsets else None, index_file.checksum(position))
+            return PositionMark(offsets[0] if offsets else None, index_file.checksum(position))
 
     def _read(
         self, listed: list[FileEntry], offsets: Mapping[str, StoreOffset]

@@ -21,7 +21,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from pyspark_rmqindex.stream.store_offset import Mark, SeenFile, StoreOffset, as_java_compares
+from pyspark_rmqindex.stream.store_offset import (
+    PositionMark,
+    SeenFile,
+    StoreOffset,
+    as_java_compares,
+)
 from rmqindex.layout import FIRST_POSITION
 
 if TYPE_CHECKING:
@@ -65,7 +70,7 @@ def state_of(
     directory: str,
     offset: StoreOffset | None,
     files: Iterable[SeenFile],
-    mark_at: Callable[[SeenFile, int], Mark],
+    mark_at: Callable[[SeenFile, int], PositionMark],
 ) -> State:
     """Find the entries that were not returned yet, and those that are lost."""
     files = list(files)
@@ -81,7 +86,7 @@ def _from_current(
     directory: str,
     offset: StoreOffset,
     files: Sequence[SeenFile],
-    mark_at: Callable[[SeenFile, int], Mark],
+    mark_at: Callable[[SeenFile, int], PositionMark],
 ) -> State:
     new = [file for file in files if file.name != offset.file and not offset.has_begun(file)]
     furthest = (offset.furthest_phy_offset, as_java_compares(offset.furthest_name))
@@ -158,7 +163,7 @@ def _came_late(directory: str, offset: StoreOffset, files: Sequence[SeenFile]) -
 
 
 def continues(
-    offset: StoreOffset, files: Iterable[SeenFile], mark_at: Callable[[SeenFile, int], Mark]
+    offset: StoreOffset, files: Iterable[SeenFile], mark_at: Callable[[SeenFile, int], PositionMark]
 ) -> bool:
     """Return whether files of another directory are those that an offset was made from."""
     file = next((file for file in files if file.name == offset.file), None)
@@ -176,7 +181,7 @@ def _replaced(
     path: str,
     file: SeenFile,
     offset: StoreOffset,
-    mark_at: Callable[[SeenFile, int], Mark],
+    mark_at: Callable[[SeenFile, int], PositionMark],
 ) -> str:
     """Return why a file is not the current file of an offset; empty if it is.
 
@@ -210,7 +215,7 @@ def _other_finished(
     directory: str,
     offset: StoreOffset,
     files: Sequence[SeenFile],
-    mark_at: Callable[[SeenFile, int], Mark],
+    mark_at: Callable[[SeenFile, int], PositionMark],
 ) -> str:
     """Return which file that was read to its end has other entries now; empty if none has.
 
@@ -272,7 +277,7 @@ def offset_after(
     offset: StoreOffset | None,
     pieces: Sequence[Piece],
     files: Iterable[SeenFile],
-    mark_at: Callable[[SeenFile, int], Mark],
+    mark_at: Callable[[SeenFile, int], PositionMark],
 ) -> StoreOffset | None:
     """Return the offset after some pieces."""
     if not pieces:
@@ -322,7 +327,7 @@ def _begun_after(
     return tuple(sorted(names, key=as_java_compares))
 
 
-def _checksum(piece: Piece, mark_at: Callable[[SeenFile, int], Mark]) -> int:
+def _checksum(piece: Piece, mark_at: Callable[[SeenFile, int], PositionMark]) -> int:
     """Return the checksum of all entries of a file before the end of a piece."""
     checksum = piece.file.checksum
     return mark_at(piece.file, piece.stop).checksum if checksum is None else checksum
@@ -333,7 +338,7 @@ def slices_between(
     start: StoreOffset | None,
     end: StoreOffset,
     files: Iterable[SeenFile],
-    mark_at: Callable[[SeenFile, int], Mark],
+    mark_at: Callable[[SeenFile, int], PositionMark],
 ) -> State:
     """Return the entries between two offsets of one directory.
 
@@ -388,7 +393,7 @@ def _replaced_at(
     directory: str,
     offsets: Iterable[StoreOffset | None],
     files: Sequence[SeenFile],
-    mark_at: Callable[[SeenFile, int], Mark],
+    mark_at: Callable[[SeenFile, int], PositionMark],
 ) -> str:
     """Return which current file of the offsets was replaced, and why; empty if none was."""
     by_name = {file.name: file for file in files}

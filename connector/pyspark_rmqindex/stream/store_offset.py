@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = [
-    "Mark",
+    "PositionMark",
     "SeenFile",
     "StoreOffset",
     "as_java_compares",
@@ -34,7 +34,7 @@ class SeenFile:
         return self.begin_phy_offset, as_java_compares(self.name)
 
 
-class Mark(NamedTuple):
+class PositionMark(NamedTuple):
     """Identifies the entries of a file before a position."""
 
     phy_offset: int | None  # That of the last of these entries; None if unknown

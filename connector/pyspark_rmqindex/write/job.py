@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark import TaskContext
 
 from pyspark_rmqindex.log_lines import log_warning
-from pyspark_rmqindex.options import WriteOptions as SparkOptions
-from pyspark_rmqindex.options import parse_options
+from pyspark_rmqindex.options import SinkOptions, parse_options
 from rmqindex import RmqIndexError
 from rmqindex.bulk import TagChoice, WriteOptions, tags_of_index
 from rmqindex.layout import COMMITLOG_FOLDER, INDEX_FOLDER, QUEUE_FOLDER
@@ -49,7 +48,7 @@ _MESSAGE_FOLDERS = (COMMITLOG_FOLDER, QUEUE_FOLDER)
 
 def write_options(raw: Mapping[str, str]) -> WriteOptions:
     """Parse and check the options of a write."""
-    options = parse_options(SparkOptions, raw, "write")
+    options = parse_options(SinkOptions, raw, "write")
     assert options.path is not None, "checked by the options"
     directory = _index_directory(options.storage.at(options.path))
     refuse_target(directory)

@@ -147,7 +147,7 @@ def _audit_block(
     )
     seen = np.flatnonzero(compared.rows >= 0)
     times = compared.messages["store_timestamp"].to_numpy()[compared.rows[seen]]
-    _audit_times(file, first, entries, _Times(seen, times), findings)
+    _audit_times(file, first, entries, seen, times, findings)
     return int(np.count_nonzero(compared.states == _UNVERIFIED))
 
 
@@ -172,13 +172,6 @@ def _counted(numbers: NDArray[np.int64]) -> tuple[list[int], list[int]]:
     """Return each number once, and how many there are of it."""
     distinct, counts = np.unique(numbers, return_counts=True)
     return distinct.tolist(), counts.tolist()
-
-
-class _Times(NamedTuple):
-    """The store times of messages, by entry."""
-
-    places: NDArray[np.int64]
-    store_timestamps: NDArray[np.int64]
 
 
 def _report_dangling(
@@ -227,24 +220,29 @@ def _report_offsets(
 
 
 def _audit_times(
-    file: AuditedFile, first: int, entries: NDArray[Any], times: _Times, findings: Findings
+    file: AuditedFile,
+    first: int,
+    entries: NDArray[Any],
+    places: NDArray[np.int64],
+    store_timestamps: NDArray[np.int64],
+    findings: Findings,
 ) -> None:
-    """Compare the entries' seconds, and the header's first time, with the messages' times."""
+    """Compare entries' seconds, and the header's first time, with their messages' store times."""
     header = file.header
-    positions = times.places + first
+    positions = places + first
     later = positions > FIRST_POSITION
-    expected = elapsed_seconds(times.store_timestamps, header.begin_timestamp)
-    got = entries["time_diff"].astype(np.int64)[times.places]
+    expected = elapsed_seconds(store_timestamps, header.begin_timestamp)
+    got = entries["time_diff"].astype(np.int64)[places]
     wrong = np.flatnonzero(later & (expected != got)).tolist()
     findings.each(
         file.path,
         "time_diff",
         ((file.byte(int(positions[i]), "time_diff"),
-          f"{expected[i]} (entry {positions[i]}, stored {times.store_timestamps[i]})", int(got[i]))
+          f"{expected[i]} (entry {positions[i]}, stored {store_timestamps[i]})", int(got[i]))
          for i in wrong),
         len(wrong),
     )  # fmt: skip
-    for stored in times.store_timestamps[positions == FIRST_POSITION].tolist():
+    for stored in store_timestamps[positions == FIRST_POSITION].tolist():
         if stored != header.begin_timestamp:
             findings.add(
                 file.path,
@@ -280,7 +278,7 @@ def audit_coverage(
     is_last = stop is None
     if is_last:
         stop = log.agreed_stop()
-    reading = _Reading(log, span, start, stop, unit.since, findings)
+    reading = _AuditedMessages(log, span, start, stop, unit.since, findings)
     for batch in reading.batches():
         messages = reading.judged(batch, missing)
         if is_last:
@@ -298,7 +296,7 @@ def audit_coverage(
 
 
 @dataclass(frozen=True, slots=True)
-class _Reading:
+class _AuditedMessages:
     """A reading of messages, in which damage is a finding."""
 
     log: CommitLog
@@ -393,7 +391,7 @@ def _audit_messages(
     expected, firsts, wanted = np.unique(
         _pairs(rows, hashes), return_index=True, return_counts=True
     )
-    entries = _Entries.between(offsets, spans)
+    entries = _RangeEntries.between(offsets, spans)
     order = np.argsort(entries.pairs, kind="stable")
     indexed, starts, counts = np.unique(entries.pairs[order], return_index=True, return_counts=True)
     have = np.zeros(len(expected), np.int64)
@@ -442,7 +440,7 @@ class _Counts(NamedTuple):
     counts: NDArray[np.int64]
 
 
-class _Entries(NamedTuple):
+class _RangeEntries(NamedTuple):
     """The entries of a range of the log: their messages, hashes and positions."""
 
     pairs: NDArray[np.int64]
@@ -451,7 +449,7 @@ class _Entries(NamedTuple):
     files: Sequence[_Spans]
 
     @classmethod
-    def between(cls, offsets: NDArray[np.int64], spans: Sequence[_Spans]) -> _Entries:
+    def between(cls, offsets: NDArray[np.int64], spans: Sequence[_Spans]) -> _RangeEntries:
         """Gather the entries of messages, given by ascending offsets."""
         pairs, owners, positions = [], [], []
         for owner, span in enumerate(spans):
@@ -471,7 +469,7 @@ def _join(parts: list[NDArray[np.int64]]) -> NDArray[np.int64]:
 
 
 def _report_duplicates(
-    entries: _Entries,
+    entries: _RangeEntries,
     order: NDArray[np.int64],
     indexed: _Counts,
     messages: tuple[NDArray[np.int64], NDArray[np.int64]],

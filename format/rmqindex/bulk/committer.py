@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from rmqindex.indexwriter.append_in_place import InPlaceAppend
     from rmqindex.storage.location import Location
     from rmqindex.transaction.staging import Staging
-    from rmqindex.transaction.undo import AppendUndo, FileMark, UndoableAppend
+    from rmqindex.transaction.undo import AppendUndo, HeaderMark, UndoableAppend
 
 __all__ = ["Commit", "Committer", "commit_files", "commit_staged"]
 
@@ -134,7 +134,7 @@ class Commit:
         self.live = live
         self.built: list[BuiltFile] = []
         self.append: InPlaceAppend | None = None
-        self.made: dict[str, FileMark] = {}
+        self.made: dict[str, HeaderMark] = {}
         self._appended: AppendUndo | None = None
         self._aside: list[str] = []
         self._is_created = False
@@ -322,7 +322,7 @@ def commit_files(
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _CommitPart:
     """A range of offsets: a file that a task built, or rows still to merge."""
 
     least: int
@@ -331,9 +331,9 @@ class _Part:
     file: BuiltFile | None = None
 
 
-def _order(job: WriteJob, rows: RunSet, files: Sequence[BuiltFile]) -> list[_Part]:
+def _order(job: WriteJob, rows: RunSet, files: Sequence[BuiltFile]) -> list[_CommitPart]:
     """Order rows and built files by offset, cutting the rows where a file begins."""
-    parts: list[_Part] = []
+    parts: list[_CommitPart] = []
     position = rows.cut(0)
     for file in [*files, None]:
         stop = rows.cut(len(rows))
@@ -341,9 +341,9 @@ def _order(job: WriteJob, rows: RunSet, files: Sequence[BuiltFile]) -> list[_Par
             stop = np.maximum(position, rows.cut_at_offset(file.least, inclusive=True))
         between = rows.between(position, stop)
         if len(between):
-            parts.append(_Part(*between.offset_range(), between))
+            parts.append(_CommitPart(*between.offset_range(), between))
         if file is not None:
-            parts.append(_Part(file.least, file.greatest, between, file))
+            parts.append(_CommitPart(file.least, file.greatest, between, file))
         position = stop
     if not job.options.allow_overlap:
         for part, following in itertools.pairwise(parts):

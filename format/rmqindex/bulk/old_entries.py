@@ -9,7 +9,7 @@ import numpy as np
 from rmqindex.audit.audited import BLOCK, whole_entries
 from rmqindex.errors import RmqIndexError
 from rmqindex.indexfile.committed import open_index_source, read_header
-from rmqindex.indexfile.decoding import ENTRY_SCHEMA, MILLISECONDS, BatchBuilder, Links, links_of
+from rmqindex.indexfile.decoding import ENTRY_SCHEMA, MILLISECONDS, EntryColumns, Links, links_of
 from rmqindex.indexfile.geometry import (
     UnknownLayoutError,
     infer_layout,
@@ -131,7 +131,7 @@ def _scan(
         links = links_of(entries)
         good = np.flatnonzero(written & _plausible(entries, links, header.begin_timestamp))
         if len(good):
-            builder = BatchBuilder(ENTRY_SCHEMA, len(good), layout, header.begin_timestamp)
+            builder = EntryColumns(ENTRY_SCHEMA, len(good), layout, header.begin_timestamp)
             builder.append(entries[good], positions[good], links.take(good))
             batch = builder.finish()
             if first + len(entries) > header.index_count < source.latest_index_count():

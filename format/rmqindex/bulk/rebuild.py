@@ -240,7 +240,7 @@ def rebuild_index(
             continues=resume,
             command=rebuild_line(log, target, "--resume" if resume else "--replace"),
         )
-        messages = _Messages(
+        messages = _LogEntries(
             log, begin, stop, mode, on_malformed, progress, tags, proves_end=commit is not None
         )
         last_name = staging.last_name(present.names, replaced=replace, latest=latest_name(zone))
@@ -342,7 +342,7 @@ def _staging(target: Path, *, aside: bool) -> LocalStaging:
     return LocalStaging.at(target, f"rebuild-{uuid.uuid4().hex}")
 
 
-class _Messages:
+class _LogEntries:
     def __init__(
         self,
         log: CommitLog,
@@ -428,7 +428,7 @@ def _build_aside(
     present: IndexSnapshot,
     layout: Layout,
     roller: FileRoller,
-    messages: _Messages,
+    messages: _LogEntries,
     *,
     keeps_expired: bool,
     is_partial: bool,
@@ -462,7 +462,7 @@ def _build_aside(
     return kept, replacement, None
 
 
-def _build(roller: FileRoller, messages: _Messages) -> None:
+def _build(roller: FileRoller, messages: _LogEntries) -> None:
     flushed = 0
     try:
         for entries in messages.entries():

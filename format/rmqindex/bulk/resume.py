@@ -190,7 +190,7 @@ def ensure_no_hole(
     Only the ends of the files are compared with the log. Where a clock stepped back, the last
     name may not be of the last messages; a rebuild that resumed would index these again.
     """
-    ends = [end for entry in files if (end := _End.of(entry, layout)) is not None]
+    ends = [end for entry in files if (end := _FileEnds.of(entry, layout)) is not None]
     newest = max(ends, key=lambda end: end.last, default=None)
     if newest is not None and newest.last > ends[-1].last:
         raise RmqIndexError(
@@ -210,7 +210,7 @@ def ensure_no_hole(
 
 
 @dataclass(frozen=True, slots=True)
-class _End:
+class _FileEnds:
     """The first and the last offset (bytes) of a file, and how many entries there have each."""
 
     path: str
@@ -219,7 +219,7 @@ class _End:
     counts: dict[int, int]
 
     @classmethod
-    def of(cls, entry: FileEntry, layout: Layout) -> _End | None:
+    def of(cls, entry: FileEntry, layout: Layout) -> _FileEnds | None:
         with _opened(entry, layout) as file:
             if not file.entry_count:
                 return None
@@ -252,7 +252,7 @@ def _opened(entry: FileEntry, layout: Layout) -> IndexFile:
 
 
 def _ensure_covered(
-    before: _End | None, after: _End, counts: Counter[int], log: CommitLog, mode: Mode
+    before: _FileEnds | None, after: _FileEnds, counts: Counter[int], log: CommitLog, mode: Mode
 ) -> None:
     """Refuse two files unless all messages between their ends have all entries."""
     start = log.min_offset if before is None else max(before.last, log.min_offset)

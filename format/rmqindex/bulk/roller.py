@@ -9,7 +9,7 @@ from rmqindex.indexwriter.append_in_place import InPlaceFlush
 from rmqindex.indexwriter.appender import EntryAppender
 from rmqindex.indexwriter.writer import open_appender
 from rmqindex.store.names import next_names
-from rmqindex.transaction.undo import FileMark
+from rmqindex.transaction.undo import HeaderMark
 
 if TYPE_CHECKING:
     from datetime import tzinfo
@@ -104,7 +104,7 @@ class FileRoller:
         """Tell the commit the state in which a new file is left."""
         if self._commit is not None:
             header = appender.written_header.to_bytes()
-            self._commit.made[path.name] = FileMark(self._layout.file_size, header)
+            self._commit.made[path.name] = HeaderMark(self._layout.file_size, header)
 
     def close(self) -> None:
         """Flush and close the last file."""

@@ -120,7 +120,7 @@ def choose_tags(
     if asked is not None:
         return TagChoice(0 if asked else None, "argument")
     if log is not None and files:
-        evidence = _Evidence(files, layout, log)
+        evidence = _TagEvidence(files, layout, log)
         shown = (
             evidence.newest() if newest_only else evidence.all(continues=continues, command=command)
         )
@@ -161,7 +161,7 @@ def untagged(
     Brokers before 5.4.0 leave such messages, before an upgrade and after a rollback. A few entries
     of all parts of the index are looked at, with their messages.
     """
-    offset = _Evidence(files, layout, log).untagged()
+    offset = _TagEvidence(files, layout, log).untagged()
     if offset is None:
         return None
     options = ["--topic", topic]
@@ -182,15 +182,7 @@ class _Witness(NamedTuple):
     indexed: bool
 
 
-class _Entries(NamedTuple):
-    """Entries in their order; after the last one of a file, a file may have been lost."""
-
-    offsets: NDArray[np.int64]
-    hashes: NDArray[np.int32]
-    is_last: NDArray[np.bool_]
-
-
-class _Evidence:
+class _TagEvidence:
     """The messages with tags among those that files have entries of.
 
     Entries are counted through all files: ``place`` 0 is the oldest of all.
@@ -286,13 +278,16 @@ class _Evidence:
             last = min(first + _BLOCK, stop)
             # A message that the end of a block cuts is whole with what follows.
             entries = self._entries(first, min(last + _OVERLAP, self._count))
-            if len(entries.offsets):
-                for witness in _witnesses(entries, self._log):
+            if len(entries[0]):
+                for witness in _witnesses(*entries, self._log):
                     found.setdefault(witness.offset, witness)
         return list(found.values())
 
-    def _entries(self, start: int, stop: int) -> _Entries:
-        parts: list[_Entries] = []
+    def _entries(
+        self, start: int, stop: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.bool_]]:
+        """Return offsets and hashes of a range of entries, and which are the last of a file."""
+        parts = [(np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.bool_))]
         for path, first, end in self._files:
             low, high = max(start, first), min(stop, end)
             # Damaged ones do not tell; others may.
@@ -306,9 +301,9 @@ class _Evidence:
                         )
                     is_last = np.arange(1, len(batch) + 1) == len(batch)
                     offsets, hashes = batch["phy_offset"].to_numpy(), batch["key_hash"].to_numpy()
-                    parts.append(_Entries(offsets, hashes, is_last))
-        none = _Entries(np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.bool_))
-        return _Entries(*map(np.concatenate, zip(none, *parts, strict=True)))
+                    parts.append((offsets, hashes, is_last))
+        offsets, hashes, is_last = map(np.concatenate, zip(*parts, strict=True))
+        return offsets, hashes, is_last
 
 
 def _runs(witnesses: Sequence[_Witness], *, keeps_short: bool) -> list[_Witness]:
@@ -327,30 +322,36 @@ def _runs(witnesses: Sequence[_Witness], *, keeps_short: bool) -> list[_Witness]
     return runs
 
 
-def _witnesses(entries: _Entries, log: CommitLog) -> list[_Witness]:
+def _witnesses(
+    entry_offsets: NDArray[np.int64],
+    hashes: NDArray[np.int32],
+    is_last: NDArray[np.bool_],
+    log: CommitLog,
+) -> list[_Witness]:
     """Return what the messages of consecutive entries show, by offset.
 
     A message whose tags' hash is among the entries is indexed with them; where keys of its own have
     that hash, it is there once more. It is indexed without them if all its keys have their entries,
-    and no entry of its own or behind these was damaged or lost, which may be that of its tags.
+    and no entry of its own or behind these was damaged or lost, which may be that of its tags:
+    behind the last entry of a file, a file may have been lost.
     """
-    offsets, entry_rows = np.unique(entries.offsets, return_inverse=True)
+    offsets, entry_rows = np.unique(entry_offsets, return_inverse=True)
     messages = log.read_at(offsets, [*KEY_COLUMNS, "tags", "size"])
     there = np.flatnonzero(messages["topic"].is_valid().to_numpy(zero_copy_only=False))
     messages = messages.take(pa.array(there))
     columns = [messages[name] for name in KEY_COLUMNS]
     tag_rows, _, tag_hashes = expand_messages(columns[0], None, None, columns[3], messages["tags"])
     own_rows, _, own_hashes = expand_messages(*columns)
-    present = pack_pairs(entry_rows, entries.hashes)
+    present = pack_pairs(entry_rows, hashes)
     tags, own = pack_pairs(there[tag_rows], tag_hashes), pack_pairs(there[own_rows], own_hashes)
     has_tags = _count(present, tags) > _count(own, tags)
     lacking = there[own_rows[_count(present, own) < _count(own, own)]]
     sizes = np.zeros(len(offsets), np.int64)
     sizes[there] = messages["size"].to_numpy()
-    ends = np.stack([entries.offsets, entries.offsets + sizes[entry_rows]])
-    is_next = (ends[:, :-1] == entries.offsets[1:]).any(axis=0)
+    ends = np.stack([entry_offsets, entry_offsets + sizes[entry_rows]])
+    is_next = (ends[:, :-1] == entry_offsets[1:]).any(axis=0)
     is_sound = np.isin(present, np.concatenate([own, tags]))
-    is_followed = is_sound[1:] & (is_next | ~entries.is_last[:-1])
+    is_followed = is_sound[1:] & (is_next | ~is_last[:-1])
     doubtful = entry_rows[~(is_sound & np.append(is_followed, False))]
     tells = has_tags | ~np.isin(there[tag_rows], np.append(lacking, doubtful))
     return [

@@ -68,7 +68,7 @@ def load(name: str) -> click.Command:
     return command
 
 
-class _Commands(click.Group):
+class _CommandGroup(click.Group):
     """Loads the module of a command when the command is used."""
 
     context_class = Context
@@ -125,7 +125,7 @@ def _print_completion(ctx: click.Context, _param: click.Parameter, shell: str | 
 
 
 @click.group(
-    cls=_Commands,
+    cls=_CommandGroup,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Completion, for this shell or in its profile:\n\n\b\n"

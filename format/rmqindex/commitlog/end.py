@@ -66,7 +66,7 @@ _COPY_RECORDS = 1024
 ASKED_RECORDS = 64
 
 
-class Verdict(NamedTuple):
+class EndVerdict(NamedTuple):
     """What a place without a sound record is.
 
     Attributes:
@@ -160,7 +160,7 @@ class LogTail:
         self._pending.clear()
         yield from self._rest(rest)
 
-    def judge(self, end: End, reach: int | None = None) -> Verdict:
+    def judge(self, end: End, reach: int | None = None) -> EndVerdict:
         """Judge the end of the records in the newest file that has data.
 
         What an earlier life of the log left is neither damage nor records, nor is what a broker is
@@ -173,56 +173,58 @@ class LogTail:
         if self._is_unwritten(end.position):
             self.start = end.position
         if self.start is not None:
-            return Verdict()
+            return EndVerdict()
         return self._judge(end, reach)
 
-    def judge_middle(self, end: End, fault: Fault | None) -> Verdict:
+    def judge_middle(self, end: End, fault: Fault | None) -> EndVerdict:
         """Return where the records go on behind damage, if any, in a file before the last."""
         if fault is None:
-            return Verdict()
+            return EndVerdict()
         file = self._file
-        return Verdict(find_record(self._source, file, self._behind(end), file.size), fault)
+        return EndVerdict(find_record(self._source, file, self._behind(end), file.size), fault)
 
     def _behind(self, end: End) -> int:
         """Return the first byte at which another record may start; a broken frame's own is none."""
         return end.position + self._file.entry_head + 1
 
-    def _judge(self, end: End, reach: int | None) -> Verdict:
+    def _judge(self, end: End, reach: int | None) -> EndVerdict:
         if end.kind is EndKind.FAULT:
             return self._judge_fault(end, reach)
         if end.kind is EndKind.ZERO:
             return self._judge_zeros(end.position)
-        return Verdict()
+        return EndVerdict()
 
-    def _judge_fault(self, end: End, reach: int | None) -> Verdict:
+    def _judge_fault(self, end: End, reach: int | None) -> EndVerdict:
         source, file, frames = self._source, self._file, self._frames
         size = min(source.size, file.size)
         stop = size if reach is None else end.position + reach
         resume = self._following(self._behind(end), stop)
         if resume is None:
-            return Verdict()  # a torn record, or remains of an earlier life
+            return EndVerdict()  # a torn record, or remains of an earlier life
         if not isinstance(frames.check(source.read, end.position, size), Fault):
-            return Verdict(end.position)
-        return Verdict(resume, end.fault)
+            return EndVerdict(end.position)
+        return EndVerdict(resume, end.fault)
 
-    def _judge_zeros(self, at: int) -> Verdict:
+    def _judge_zeros(self, at: int) -> EndVerdict:
         source, file = self._source, self._file
         size = min(source.size, file.size)
         other = source.first_nonzero(at, size)
         if other is None:
-            return Verdict()
+            return EndVerdict()
         # The first bytes of a record may be zero, too.
         behind = max(at + 1, other - MARK_SIZE) + file.entry_head
         resume = self._following(behind, size)
         if any(bytes(source.read(at, min(size - at, MARK_SIZE)))):
-            return Verdict(at)
+            return EndVerdict(at)
         if resume is not None:
             expected = f"a record, since one follows at byte {resume}"
-            return Verdict(resume, Fault("total_size", 0, expected, 0))
+            return EndVerdict(resume, Fault("total_size", 0, expected, 0))
         if find_record(source, file, behind, size) is not None:
-            return Verdict()  # remains of an earlier life
+            return EndVerdict()  # remains of an earlier life
         expected = "a record, or zeros to the end of the file"
-        return Verdict(None, Fault("total_size", 0, expected, f"zeros and other bytes at {other}"))
+        return EndVerdict(
+            None, Fault("total_size", 0, expected, f"zeros and other bytes at {other}")
+        )
 
     def _following(self, behind: int, stop: int) -> int | None:
         """Return where the frames of this life of the log go on in a range of the file, if they do.

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from rmqindex.consumequeue.dispatch import QueueUnits, Refusal
     from rmqindex.consumequeue.places import LostUnits
 
-__all__ = ["Findings", "compare_queues"]
+__all__ = ["FindingCollector", "compare_queues"]
 
 # Units of a queue without a place of their own that are looked for in the rest of it.
 _LOOKED_FOR = 1000
@@ -58,7 +58,7 @@ _MOST_UNITS = INT64_MAX // UNIT_DTYPE.itemsize
 _LEAST_TAGS_CODE = -(2**31)
 
 
-class Findings(Protocol):
+class FindingCollector(Protocol):
     """Collects what deviates."""
 
     def add(self, file: str, rule: str, byte: int | None, expected: object, got: object) -> None:
@@ -69,7 +69,11 @@ class Findings(Protocol):
 
 
 def compare_queues(
-    root: Path, log: CommitLog, findings: Findings, broker: BrokerState | None, start: int = 0
+    root: Path,
+    log: CommitLog,
+    findings: FindingCollector,
+    broker: BrokerState | None,
+    start: int = 0,
 ) -> None:
     """Compare the ConsumeQueues of a local store with its log.
 
@@ -101,7 +105,7 @@ def compare_queues(
     _Audit(root, queues, log, findings, broker, start).run()
 
 
-def _report_sizes(old: Predecessors, findings: Findings) -> None:
+def _report_sizes(old: Predecessors, findings: FindingCollector) -> None:
     for is_batch, option in ((False, "--file-size"), (True, "--batch-file-size")):
         usual = old.usual_size(is_batch=is_batch)
         findings.set_option(option, usual)
@@ -134,7 +138,7 @@ class _Deviation:
         return first + (f", and of {self.count - 1} more" if self.count > 1 else "")
 
 
-class _State:
+class _QueueState:
     def __init__(self, queue: ConsumeQueue | None) -> None:
         self.queue = queue
         self.matched = 0
@@ -154,7 +158,7 @@ class _Audit:
         root: Path,
         queues: list[ConsumeQueue],
         log: CommitLog,
-        findings: Findings,
+        findings: FindingCollector,
         broker: BrokerState | None,
         start: int,
     ) -> None:
@@ -168,7 +172,7 @@ class _Audit:
         self._table = TopicTable.of(root)
         batch_topics = {each.topic for each in queues if each.is_batch}
         self._kinds = TopicKinds((), batch_topics, self._table, strict=False)
-        self._states: dict[tuple[str, int, bool], _State] = {}
+        self._states: dict[tuple[str, int, bool], _QueueState] = {}
         self._files = UnitFiles()
         self._refusals = 0
         # Messages with their own units, of those that are looked at, and of all that proved a
@@ -254,7 +258,7 @@ class _Audit:
         key = (units.topic, units.queue_id, units.is_batch)
         state = self._states.get(key)
         if state is None:
-            state = self._states[key] = _State(self._found(key))
+            state = self._states[key] = _QueueState(self._found(key))
         places = self._places.of(units)
         if places is None:
             return
@@ -317,7 +321,7 @@ class _Audit:
         return found, same, np.where(there, data["phy_offset"], -1)
 
     def _batch_units(
-        self, state: _State, units: QueueUnits
+        self, state: _QueueState, units: QueueUnits
     ) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.int64]]:
         """As :meth:`_plain_units`, in a batch queue, whose units are found by message."""
         if state.batches is None:
@@ -358,7 +362,7 @@ class _Audit:
                 "without",
             )
 
-    def _report(self, key: tuple[str, int, bool], state: _State, life: Life) -> None:
+    def _report(self, key: tuple[str, int, bool], state: _QueueState, life: Life) -> None:
         topic, queue_id, is_batch = key
         folder = self._name(key)
         without, differing = state.without, state.differing

@@ -130,68 +130,73 @@ class Dispatcher:
 
     def dispatch(self, records: Records) -> list[QueueUnits]:
         """Return the units of messages, those of one queue together."""
-        block = _Block(records)
-        self._set_delivery_times(block)
-        block.read_batches()
+        requests = _DispatchRequests(records)
+        self._set_delivery_times(requests)
+        requests.read_batches()
         has_unit = (records.sys_flag & _NO_UNIT_FLAG) == 0
-        left_out = [code for code, name in enumerate(block.names) if name in self._leave_out]
-        has_unit &= ~np.isin(block.codes, left_out)
+        left_out = [code for code, name in enumerate(requests.names) if name in self._leave_out]
+        has_unit &= ~np.isin(requests.codes, left_out)
         inner = np.flatnonzero(has_unit & ((records.sys_flag & INNER_BATCH_FLAG) != 0))
-        codes, firsts = np.unique(block.codes[inner], return_index=True)
+        codes, firsts = np.unique(requests.codes[inner], return_index=True)
         for code, first in zip(codes.tolist(), inner[firsts].tolist(), strict=True):
-            self._kinds.see_inner_batch(block.names[code], int(block.phy_offset[first]))
-        light = self._light_units(block, has_unit) if self._multi_dispatch else {}
-        has_unit[list(block.damaged)] = False
+            self._kinds.see_inner_batch(requests.names[code], int(requests.phy_offset[first]))
+        light = self._light_units(requests, has_unit) if self._multi_dispatch else {}
+        has_unit[list(requests.damaged)] = False
         own = {
-            (block.names[block.codes[rows[0]]], int(block.queue_id[rows[0]])): rows
-            for rows in _groups(np.flatnonzero(has_unit), block.codes, block.queue_id)
+            (requests.names[requests.codes[rows[0]]], int(requests.queue_id[rows[0]])): rows
+            for rows in _groups(np.flatnonzero(has_unit), requests.codes, requests.queue_id)
         }
         units = []
         for queue in [*own, *(each for each in light if each not in own)]:
             if self._kinds.is_batch(queue[0]):
-                units.append(_batch_units(queue, own.get(queue, _NO_ROWS), block))
+                units.append(_batch_units(queue, own.get(queue, _NO_ROWS), requests))
                 for row, _ in light.get(queue, ()):
-                    block.refuse(row, _DISPATCH_QUEUES, "names of queues without batches", queue[0])
+                    requests.refuse(
+                        row, _DISPATCH_QUEUES, "names of queues without batches", queue[0]
+                    )
             else:
                 rows = own.get(queue, _NO_ROWS)
-                units.append(_plain_units(queue, rows, light.get(queue, ()), block))
-        for refusal in sorted(block.refusals):
+                units.append(_plain_units(queue, rows, light.get(queue, ()), requests))
+        for refusal in sorted(requests.refusals):
             self._refuse(refusal)
         return [each for each in units if len(each.phy_offset)]
 
-    def _set_delivery_times(self, block: _Block) -> None:
+    def _set_delivery_times(self, requests: _DispatchRequests) -> None:
         """Set the tags code of delayed messages to the time at which they are due."""
-        if SCHEDULE_TOPIC not in block.names:
+        if SCHEDULE_TOPIC not in requests.names:
             return
-        schedule = block.codes == block.names.index(SCHEDULE_TOPIC)
-        for row, text in block.properties[_DELAY].items():
+        schedule = requests.codes == requests.names.index(SCHEDULE_TOPIC)
+        for row, text in requests.properties[_DELAY].items():
             if not schedule[row]:
                 continue
             level = java_integer(text, 32)
             if level is None:
-                block.damage(row, _DELAY, "a number of 32 bits", text)
+                requests.damage(row, _DELAY, "a number of 32 bits", text)
                 continue
             level = min(level, len(self._delays))
             if level > 0:
-                due = int(block.store_timestamp[row]) + self._delays[level - 1]
+                due = int(requests.store_timestamp[row]) + self._delays[level - 1]
                 # As in Java, a sum beyond 64 bits wraps around.
-                block.tags_code[row] = (due - INT64_MIN) % (1 << 64) + INT64_MIN
+                requests.tags_code[row] = (due - INT64_MIN) % (1 << 64) + INT64_MIN
 
-    def _light_units(self, block: _Block, has_unit: NDArray[np.bool_]) -> _LightUnits:
+    def _light_units(self, requests: _DispatchRequests, has_unit: NDArray[np.bool_]) -> _LightUnits:
         """Return the rows and queue offsets of units in light queues."""
         found: _LightUnits = {}
-        names, offsets = block.properties[_DISPATCH_QUEUES], block.properties[_DISPATCH_OFFSETS]
+        names, offsets = (
+            requests.properties[_DISPATCH_QUEUES],
+            requests.properties[_DISPATCH_OFFSETS],
+        )
         for row in sorted({*names, *offsets}):
-            topic = block.names[block.codes[row]]
+            topic = requests.names[requests.codes[row]]
             system = topic.startswith((RETRY_PREFIX, SYSTEM_PREFIX)) or topic == SCHEDULE_TOPIC
-            if system or not has_unit[row] or row in block.damaged:
+            if system or not has_unit[row] or row in requests.damaged:
                 continue
             queues, places = _split(names.get(row, "")), _split(offsets.get(row, ""))
             if len(queues) != len(places):
                 # A broker without enableMultiDispatch gives no offsets; with it, one for each.
                 if places:
                     expected = f"{len(queues)} numbers, as {_DISPATCH_QUEUES} has names"
-                    block.refuse(row, _DISPATCH_OFFSETS, expected, offsets[row])
+                    requests.refuse(row, _DISPATCH_OFFSETS, expected, offsets[row])
                 continue
             units: dict[tuple[str, int], int] = {}
             for queue, place in zip(queues, places, strict=True):
@@ -199,22 +204,22 @@ class Dispatcher:
                     continue
                 number = java_integer(place, 64)
                 if number is None:
-                    block.refuse(
+                    requests.refuse(
                         row, _DISPATCH_OFFSETS, "numbers of 64 bits", place, _DISPATCH_ENDS
                     )
                     units.clear()
                     break
-                queue_id = 0 if queue.startswith(LMQ_PREFIX) else int(block.queue_id[row])
+                queue_id = 0 if queue.startswith(LMQ_PREFIX) else int(requests.queue_id[row])
                 units.setdefault((queue, queue_id), number)
             # A message is once in a queue, whether by its topic or by its name.
-            units.pop((topic, int(block.queue_id[row])), None)
+            units.pop((topic, int(requests.queue_id[row])), None)
             for each, number in units.items():
                 if each[0] not in self._leave_out:
                     found.setdefault(each, []).append((row, number))
         return found
 
 
-class _Block:
+class _DispatchRequests:
     """Columns of consecutive messages, and the faults of their numbers."""
 
     def __init__(self, records: Records) -> None:
@@ -264,35 +269,37 @@ def _plain_units(
     queue: tuple[str, int],
     rows: NDArray[np.int64],
     light: Sequence[tuple[int, int]],
-    block: _Block,
+    requests: _DispatchRequests,
 ) -> QueueUnits:
-    offsets = block.queue_offset[rows]
+    offsets = requests.queue_offset[rows]
     if light:
         rows = np.append(rows, np.array([row for row, _ in light], np.int64))
         offsets = np.append(offsets, np.array([offset for _, offset in light], np.int64))
         order = np.argsort(rows, kind="stable")
         rows, offsets = rows[order], offsets[order]
-    return _units_of(queue, rows, block, offsets, np.ones(len(rows), np.int64), is_batch=False)
+    return _units_of(queue, rows, requests, offsets, np.ones(len(rows), np.int64), is_batch=False)
 
 
-def _batch_units(queue: tuple[str, int], rows: NDArray[np.int64], block: _Block) -> QueueUnits:
-    base, size = block.base[rows], block.batch_size[rows]
+def _batch_units(
+    queue: tuple[str, int], rows: NDArray[np.int64], requests: _DispatchRequests
+) -> QueueUnits:
+    base, size = requests.base[rows], requests.batch_size[rows]
     sound = (base >= 0) & (size > 0)
     for row in rows[~sound].tolist():
         field, value = (
-            (_INNER_BASE, block.base[row]) if block.base[row] < 0 else
-            (INNER_NUM, block.batch_size[row])
+            (_INNER_BASE, requests.base[row]) if requests.base[row] < 0 else
+            (INNER_NUM, requests.batch_size[row])
         )  # fmt: skip
         least = "at least 0" if field == _INNER_BASE else "at least 1"
-        block.refuse(row, field, least, int(value), "a broker gives it no unit that can be read")
+        requests.refuse(row, field, least, int(value), "a broker gives it no unit that can be read")
     rows = rows[sound]
-    return _units_of(queue, rows, block, base[sound], size[sound], is_batch=True)
+    return _units_of(queue, rows, requests, base[sound], size[sound], is_batch=True)
 
 
 def _units_of(
     queue: tuple[str, int],
     rows: NDArray[np.int64],
-    block: _Block,
+    requests: _DispatchRequests,
     offsets: NDArray[np.int64],
     sizes: NDArray[np.int64],
     *,
@@ -302,10 +309,10 @@ def _units_of(
         *queue,
         is_batch,
         offsets,
-        block.phy_offset[rows],
-        block.size[rows],
-        block.tags_code[rows],
-        block.store_timestamp[rows],
+        requests.phy_offset[rows],
+        requests.size[rows],
+        requests.tags_code[rows],
+        requests.store_timestamp[rows],
         sizes,
     )
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -132,7 +132,7 @@ def uncovered(
     store = Store.open(path, needs_index=False)
     if store.file is not None:
         return ()
-    headers = [file.error or _End(file.entry.path, file.header) for file in files]
+    headers = [(file.entry.path, file.error or file.header) for file in files]
     return _Ends.of(store, headers, log).parts()
 
 
@@ -157,25 +157,18 @@ def uncovered_in(
     return _Ends.of(store, headers, log, layout).parts()
 
 
-class _End(NamedTuple):
-    """A file, and the header that says where it begins and ends."""
-
-    path: Location
-    header: IndexHeader
-
-
-def _end_of(file: FileEntry) -> _End | RmqIndexError:
+def _end_of(file: FileEntry) -> tuple[Location, IndexHeader | RmqIndexError]:
     try:
         with open_index_source(file.path) as source:
-            return _End(file.path, read_header(source))
+            return file.path, read_header(source)
     except RmqIndexError as error:
-        return error
+        return file.path, error
 
 
 @dataclass(frozen=True)
 class _Ends:
     store: Store
-    files: tuple[_End, ...]
+    headers: dict[Location, IndexHeader]
     log: CommitLog
     layout: Layout | None
     has_unread: bool
@@ -184,28 +177,31 @@ class _Ends:
     def of(
         cls,
         store: Store,
-        files: Iterable[_End | RmqIndexError],
+        files: Iterable[tuple[Location, IndexHeader | RmqIndexError]],
         log: CommitLog,
         layout: Layout | None = None,
     ) -> _Ends:
-        files = tuple(files)
-        ends = [file for file in files if isinstance(file, _End) and file.header.entry_count]
-        is_unread = any(isinstance(file, UnreadableError) for file in files)
-        return cls(store, tuple(ends), log, layout, is_unread)
+        headers, has_unread = {}, False
+        for path, header in files:
+            if isinstance(header, RmqIndexError):
+                has_unread |= isinstance(header, UnreadableError)
+            elif header.entry_count:
+                headers[path] = header
+        return cls(store, headers, log, layout, has_unread)
 
     def parts(self) -> tuple[Uncovered, ...]:
         if self.has_unread:
             return ()  # a file that cannot be read may have the entries
-        if not self.files:
+        if not self.headers:
             return (self._part("whole", self.store.index),) if self._has_messages else ()
         parts = []
         # A file whose name puts it in the wrong place has its entries all the same.
-        oldest = min(self.files, key=lambda file: file.header.begin_phy_offset)
-        if oldest.header.begin_phy_offset > self.log.min_offset + self.log.files[0].entry_head:
-            parts.append(self._part("start", oldest.path, stop=oldest.header.begin_phy_offset))
-        newest = max(self.files, key=lambda file: file.header.end_phy_offset)
-        if self._ends_early(newest):
-            parts.append(self._part("end", newest.path, after=newest.header.end_phy_offset))
+        oldest, first = min(self.headers.items(), key=lambda file: file[1].begin_phy_offset)
+        if first.begin_phy_offset > self.log.min_offset + self.log.files[0].entry_head:
+            parts.append(self._part("start", oldest, stop=first.begin_phy_offset))
+        newest, last = max(self.headers.items(), key=lambda file: file[1].end_phy_offset)
+        if self._ends_early(newest, last):
+            parts.append(self._part("end", newest, after=last.end_phy_offset))
         return tuple(parts)
 
     def _part(
@@ -234,13 +230,13 @@ class _Ends:
             return 0 < latest < now - LONGEST_LAG * _MILLISECONDS
         return latest > 0 or self._dispatched > 0
 
-    def _ends_early(self, newest: _End) -> bool:
+    def _ends_early(self, newest: Location, header: IndexHeader) -> bool:
         """Return whether the log goes on further behind the newest entry than a sound index ends.
 
         Behind it, a broker that runs has messages that it is about to index, and one that stopped
         only messages without keys.
         """
-        header, checkpoint = newest.header, self._checkpoint
+        checkpoint = self._checkpoint
         behind = [file for file in self.log.files if file.start > header.end_phy_offset]
         if len(behind) > _FILES_MADE_AHEAD:
             return True
@@ -254,16 +250,16 @@ class _Ends:
         return (
             self._broker is BrokerState.CRASHED
             or checkpoint.index_msg_timestamp > header.end_timestamp
-            or self._is_full(newest)
+            or self._is_full(newest, header)
         )
 
-    def _is_full(self, newest: _End) -> bool:
+    def _is_full(self, newest: Location, header: IndexHeader) -> bool:
         """Return whether a broker makes another file for whatever message follows."""
         try:
-            layout = self.layout or infer_layout(newest.path)
+            layout = self.layout or infer_layout(newest)
         except RmqIndexError:
             return False
-        return newest.header.index_count >= layout.index_num
+        return header.index_count >= layout.index_num
 
     @property
     def _may_lag(self) -> bool:

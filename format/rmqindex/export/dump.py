@@ -97,7 +97,7 @@ _LINE = 16
 _MAX_TEXT = 64 * 1024 * 1024
 
 
-class _Damage(Exception):  # noqa: N818  (it ends a walk, and is not raised to callers)
+class _DamageError(Exception):
     """Bytes that break a rule: the place, what was expected and found."""
 
     def __init__(self, field: str, byte: int, expected: object, got: object) -> None:
@@ -105,7 +105,7 @@ class _Damage(Exception):  # noqa: N818  (it ends a walk, and is not raised to c
         self.text = f"{field} at byte {byte}: expected {expected}, got {got}"
 
 
-class _Kind(NamedTuple):
+class _FileKind(NamedTuple):
     name: str
     walk: Callable[[ByteSource, int, Layout | None], Iterator[Item]]
 
@@ -152,7 +152,7 @@ def dump_file(path: PathLike, start: int = 0, layout: Layout | None = None) -> D
         with source:
             try:
                 yield from walk(source, start, layout)
-            except _Damage as damage:
+            except _DamageError as damage:
                 dump.error = f"{source.path}: {damage.text}"
             except CorruptIndexError as error:
                 dump.error = str(error)
@@ -161,7 +161,7 @@ def dump_file(path: PathLike, start: int = 0, layout: Layout | None = None) -> D
     return dump
 
 
-def _kind_of(source: ByteSource) -> _Kind:
+def _kind_of(source: ByteSource) -> _FileKind:
     """Recognise a file by its name, its folder and its first bytes."""
     name = _name_of(source)
     head = bytes(source.read(0, min(source.size, MIN_RECORD_SIZE)))
@@ -172,30 +172,30 @@ def _kind_of(source: ByteSource) -> _Kind:
         if pattern.fullmatch(name):
             return kind
     if _INDEX_NAME.fullmatch(name) and source.size >= HEADER_SIZE:
-        return _Kind("IndexFile", _index)
-    return _Kind("file of an unknown kind" if source.size else "empty file", _hex)
+        return _FileKind("IndexFile", _index)
+    return _FileKind("file of an unknown kind" if source.size else "empty file", _hex)
 
 
 def _name_of(source: ByteSource) -> str:
     return Location(source.path).name
 
 
-def _numbered_kind(source: ByteSource, head: bytes) -> _Kind:
+def _numbered_kind(source: ByteSource, head: bytes) -> _FileKind:
     """Recognise a file that is named by an offset."""
     place = Location(source.path)
     name, folder = place.name, place.parent
     queues = folder.parent.parent.name
     if queues == QUEUE_FOLDER:
-        return _Kind("ConsumeQueue", _units)
+        return _FileKind("ConsumeQueue", _units)
     if queues == BATCH_FOLDER:
-        return _Kind("batch ConsumeQueue", _batch_units)
+        return _FileKind("batch ConsumeQueue", _batch_units)
     dledger = _dledger_kind(head, int(name))
     if dledger is not None:
         return dledger
     is_log = _magic(head) in (MAGIC_CODE_V1, MAGIC_CODE_V2, BLANK_MAGIC_CODE)
     if is_log or folder.name == COMMITLOG_FOLDER:
-        return _Kind("CommitLog", _records)
-    return _Kind("file of an unknown kind, named as of a CommitLog or a ConsumeQueue", _hex)
+        return _FileKind("CommitLog", _records)
+    return _FileKind("file of an unknown kind, named as of a CommitLog or a ConsumeQueue", _hex)
 
 
 def _magic(head: bytes) -> int | None:
@@ -204,19 +204,19 @@ def _magic(head: bytes) -> int | None:
     return int(struct.unpack_from(">i", head, MAGIC_CODE_OFFSET)[0])
 
 
-def _dledger_kind(head: bytes, start: int) -> _Kind | None:
+def _dledger_kind(head: bytes, start: int) -> _FileKind | None:
     if len(head) < _DLEDGER_ENTRY.itemsize:
         return None
     entry = np.frombuffer(head, _DLEDGER_ENTRY, 1)[0]
     if entry["magic"] == BLANK_MAGIC and entry["size"] >= BLANK_HEAD.size:
-        return _Kind("CommitLog of DLedger", _dledger_records)
+        return _FileKind("CommitLog of DLedger", _dledger_records)
     if entry["magic"] not in MAGICS:
         return None
     if entry["pos"] == start and entry["size"] == _DLEDGER_ENTRY.itemsize + entry["body_size"]:
-        return _Kind("CommitLog of DLedger", _dledger_records)
+        return _FileKind("CommitLog of DLedger", _dledger_records)
     unit = np.frombuffer(head, _DLEDGER_UNIT, 1)[0]
     if unit["index"] * _DLEDGER_UNIT.itemsize == start:
-        return _Kind("index of DLedger", _dledger_units)
+        return _FileKind("index of DLedger", _dledger_units)
     return None
 
 
@@ -235,7 +235,7 @@ def _records(source: ByteSource, start: int, _layout: Layout | None) -> Iterator
         if _magic(head) == BLANK_MAGIC_CODE:
             (size,) = struct.unpack_from(">i", head)
             if size > left:
-                raise _Damage("total_size", at, f"at most {left} for a blank record", size)
+                raise _DamageError("total_size", at, f"at most {left} for a blank record", size)
             yield record_item(head, at)
             return
         checked = check_record(source.read, at, source.size, base + at)
@@ -243,7 +243,7 @@ def _records(source: ByteSource, start: int, _layout: Layout | None) -> Iterator
             known = bytes(source.read(at, min(left, MIN_RECORD_SIZE)))
             fields = record_fields(known, at)
             yield Item("damaged record", at, fields)
-            raise _Damage(checked.field, at + checked.byte, checked.expected, checked.got)
+            raise _DamageError(checked.field, at + checked.byte, checked.expected, checked.got)
         if at + checked > start:
             yield record_item(bytes(source.read(at, checked)), at)
         at += checked
@@ -270,17 +270,17 @@ def _dledger_entry(source: ByteSource, head: bytes, at: int) -> list[Item]:
     place, left = int(_name_of(source)) + at, source.size - at
     (magic,) = struct.unpack_from(">i", head)
     if magic not in MAGICS:
-        raise _Damage("magic", at, f"one of {', '.join(map(str, MAGICS))}", magic)
+        raise _DamageError("magic", at, f"one of {', '.join(map(str, MAGICS))}", magic)
     if len(head) < _DLEDGER_ENTRY.itemsize:
         expected = f"{_DLEDGER_ENTRY.itemsize} bytes for the head of an entry"
-        raise _Damage("entry head", at, expected, f"{left} to the end of the file")
+        raise _DamageError("entry head", at, expected, f"{left} to the end of the file")
     entry = np.frombuffer(head, _DLEDGER_ENTRY, 1)[0]
     size, body = int(entry["size"]), int(entry["body_size"])
     if entry["pos"] != place:
-        raise _Damage("pos", at + POS_OFFSET, place, int(entry["pos"]))
+        raise _DamageError("pos", at + POS_OFFSET, place, int(entry["pos"]))
     if body < 0 or size != _DLEDGER_ENTRY.itemsize + body or size > left:
         expected = f"{_DLEDGER_ENTRY.itemsize + body} within the file"
-        raise _Damage("size", at + SIZE_OFFSET, expected, size)
+        raise _DamageError("size", at + SIZE_OFFSET, expected, size)
     items = [Item("entry head", at, fields_of_dtype(head, _DLEDGER_ENTRY, at))]
     inside = at + _DLEDGER_ENTRY.itemsize
     checked = check_record(source.read, inside, at + size, place + _DLEDGER_ENTRY.itemsize)
@@ -294,7 +294,7 @@ def _dledger_blank(head: bytes, at: int, left: int) -> Item:
     _, size = BLANK_HEAD.unpack_from(head)
     if size != left and (at or not BLANK_HEAD.size <= size < left):
         expected = f"{left}, up to the end of the file, for a blank"
-        raise _Damage("size", at + SIZE_OFFSET, expected, size)
+        raise _DamageError("size", at + SIZE_OFFSET, expected, size)
     return Item("blank entry", at, fields_of_dtype(head[: BLANK_HEAD.size], _DLEDGER_BLANK, at))
 
 
@@ -328,7 +328,7 @@ def _array(source: ByteSource, start: int, dtype: np.dtype[np.void], name: str) 
         yield Item(f"{'blank ' if is_blank else ''}{name} {base + at // width}", at, fields)
         at += width
     if at < source.size:
-        raise _Damage(name, at, f"{width} bytes", f"{source.size - at} to the end of the file")
+        raise _DamageError(name, at, f"{width} bytes", f"{source.size - at} to the end of the file")
 
 
 # --- IndexFile --------------------------------------------------------------------------------
@@ -362,7 +362,7 @@ def _index(source: ByteSource, start: int, layout: Layout | None) -> Iterator[It
         at = layout.entry_offset(position)
         if at + ENTRY_SIZE > source.size:
             got = f"a file that ends at {source.size}"
-            raise _Damage(f"entry {position}", at, f"{ENTRY_SIZE} bytes", got)
+            raise _DamageError(f"entry {position}", at, f"{ENTRY_SIZE} bytes", got)
         fields = fields_of_dtype(bytes(source.read(at, ENTRY_SIZE)), ENTRY_DTYPE, at)
         yield Item(f"entry {position}", at, fields)
 
@@ -374,7 +374,7 @@ def _slots(source: ByteSource, start: int, layout: Layout) -> Iterator[Item]:
         at = layout.slot_offset(begin)
         if at + count * SLOT_SIZE > source.size:
             got = f"a file that ends at {source.size}"
-            raise _Damage("slots", at, f"{count * SLOT_SIZE} bytes", got)
+            raise _DamageError("slots", at, f"{count * SLOT_SIZE} bytes", got)
         values = np.frombuffer(source.read(at, count * SLOT_SIZE), SLOT_DTYPE)
         for place in np.flatnonzero(values).tolist():
             byte = at + place * SLOT_SIZE
@@ -395,7 +395,7 @@ def _checkpoint(source: ByteSource, start: int, _layout: Layout | None) -> Itera
     )
     yield Item("checkpoint", 0, fields)
     if len(data) < size:
-        raise _Damage("checkpoint", len(data), f"{size} bytes", len(data))
+        raise _DamageError("checkpoint", len(data), f"{size} bytes", len(data))
     rest = bytes(source.read(size, min(source.size - size, _MAX_TEXT)))
     if any(rest):
         used = rest.rstrip(b"\0")
@@ -416,10 +416,10 @@ def _json(source: ByteSource, start: int, _layout: Layout | None) -> Iterator[It
     try:
         json.loads(data)  # noqa: TID251  (it is checked, and nothing made of it)
     except UnicodeDecodeError as error:
-        raise _Damage("JSON", error.start, "UTF-8", f"0x{data[error.start]:02x}") from error
+        raise _DamageError("JSON", error.start, "UTF-8", f"0x{data[error.start]:02x}") from error
     except json.JSONDecodeError as error:
         byte = len(error.doc[: error.pos].encode())
-        raise _Damage("JSON", byte, "a JSON document", error.msg) from error
+        raise _DamageError("JSON", byte, "a JSON document", error.msg) from error
 
 
 def _hex(source: ByteSource, start: int, _layout: Layout | None) -> Iterator[Item]:
@@ -432,7 +432,7 @@ def _hex(source: ByteSource, start: int, _layout: Layout | None) -> Iterator[Ite
 def _zeros(source: ByteSource, at: int) -> Iterator[Item]:
     stop = source.first_nonzero(at, source.size)
     if stop is not None:
-        raise _Damage(
+        raise _DamageError(
             "zeros", at, f"zeros to the end, byte {source.size}", f"other bytes at {stop}"
         )
     yield Item("not written yet", at, (Field(at, source.size - at, "zeros", 0),))
@@ -441,15 +441,15 @@ def _zeros(source: ByteSource, at: int) -> Iterator[Item]:
 _NAMED_BY_DLEDGER = (
     (
         re.compile(rf"(?:{DLEDGER_CHECKPOINT_NAME}|{TERM_NAME})(?:\.bak)?"),
-        _Kind("text of DLedger", _text),
+        _FileKind("text of DLedger", _text),
     ),
 )
 _NAMED = (
-    (re.compile(CHECKPOINT_NAME), _Kind("checkpoint", _checkpoint)),
-    (re.compile("abort"), _Kind("abort file, which is there while the broker runs", _text)),
-    (re.compile(r".*\.json(?:\.bak)?"), _Kind("configuration", _json)),
+    (re.compile(CHECKPOINT_NAME), _FileKind("checkpoint", _checkpoint)),
+    (re.compile("abort"), _FileKind("abort file, which is there while the broker runs", _text)),
+    (re.compile(r".*\.json(?:\.bak)?"), _FileKind("configuration", _json)),
     (
         re.compile(r"CURRENT|IDENTITY|MANIFEST-\d+|OPTIONS-\d+|\d+\.(?:sst|log)|LOG(?:\.old.*)?"),
-        _Kind("file of RocksDB, which is not decoded", _hex),
+        _FileKind("file of RocksDB, which is not decoded", _hex),
     ),
 )

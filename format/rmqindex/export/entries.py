@@ -32,7 +32,7 @@ _STREAM = "entries-"
 
 
 @dataclass(frozen=True, slots=True)
-class _Mark:
+class _ExportedEntries:
     """Identifies the exported entries of a file."""
 
     checksum: int
@@ -40,7 +40,7 @@ class _Mark:
     is_full: bool
 
     @classmethod
-    def of(cls, planned: SnapshotFile, stop: int) -> _Mark:
+    def of(cls, planned: SnapshotFile, stop: int) -> _ExportedEntries:
         with planned.open() as file:
             (last,) = file.scan(stop - 1, stop, ["phy_offset"])
             is_full = planned.layout is not None and stop > planned.layout.capacity
@@ -179,7 +179,7 @@ def _ensure_successors(files: Sequence[SnapshotFile], folder: Folder) -> None:
     exported = sorted(name.removeprefix(_STREAM) for name in folder.parts)
     listed = {planned.entry.name for planned in files}
     gone = {
-        name: folder.mark(f"{_STREAM}{name}", _Mark)
+        name: folder.mark(f"{_STREAM}{name}", _ExportedEntries)
         for name in exported
         if name not in listed and not (files and exists(files[0].name_path.parent.child(name)))
     }
@@ -226,7 +226,7 @@ def _export_file(
             f"the finished files have, got {planned.entry_count}: it was written anew since. {ANEW}"
         )
     if folder.parts.get(stream.name):
-        expected = folder.mark(stream.name, _Mark).checksum
+        expected = folder.mark(stream.name, _ExportedEntries).checksum
         with planned.open() as file:
             got = file.checksum(start)
         if expected != got:
@@ -239,6 +239,6 @@ def _export_file(
         stream,
         start,
         (([table], stop) for table, stop in tables),
-        lambda stop: _Mark.of(planned, stop),
+        lambda stop: _ExportedEntries.of(planned, stop),
         report,
     )

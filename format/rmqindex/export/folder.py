@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.export.formats import FORMATS, Part
+from rmqindex.export.formats import FORMATS, PartFile
 from rmqindex.storage.disk import (
     absent_directories,
     make_directories,
@@ -237,14 +237,14 @@ class Folder:
         progress: Callable[[int], None],
     ) -> None:
         """Write the rows of a stream from where it resumes."""
-        part: Part | None = None
+        part: PartFile | None = None
         first = stop = start
         try:
             for tables, stop in blocks:
                 for table in tables:
                     if table.num_rows:
                         if part is None:
-                            part = Part(self.path / _OPEN_PART, self.kind, table.schema)
+                            part = PartFile(self.path / _OPEN_PART, self.kind, table.schema)
                         part.write(table, self.max_file_size)
                 if part is not None and part.size >= self.max_file_size:
                     self._finish(stream, part, (first, stop), mark_at(stop))
@@ -260,7 +260,7 @@ class Folder:
     def _finish(
         self,
         stream: Stream,
-        part: Part,
+        part: PartFile,
         places: tuple[int, int],
         mark: object,
     ) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any, BinaryIO
 
-__all__ = ["DEFAULT_COLUMNS", "FORMATS", "Part", "as_table", "flat"]
+__all__ = ["DEFAULT_COLUMNS", "FORMATS", "PartFile", "as_table", "flat"]
 
 #: The columns of messages; the others repeat what ``properties`` holds.
 DEFAULT_COLUMNS = tuple(
@@ -154,7 +154,7 @@ _ENCODERS: dict[str, type[Any]] = {"parquet": _Parquet, "jsonl": _JsonLines, "cs
 FORMATS = tuple(_ENCODERS)
 
 
-class Part:
+class PartFile:
     """A file that is written; it appears under its own name when it is finished."""
 
     def __init__(self, path: Path, kind: str, schema: pa.Schema) -> None:

@@ -37,7 +37,7 @@ _ADVICE = f"{_CRC_ADVICE}; raw_bodies=True keeps compressed bodies as they are s
 
 
 @dataclass(frozen=True, slots=True)
-class _Mark(LogMark):
+class _ExportMark(LogMark):
     """The last message that was exported, and what was left out of the log up to it.
 
     Attributes:
@@ -108,7 +108,7 @@ def export_messages(
         left_out: list[tuple[int, int]] = []
         if is_resumed:
             _ensure_there(log, first, start, folder)
-            known = folder.mark(_STREAM, _Mark)
+            known = folder.mark(_STREAM, _ExportMark)
             known.ensure(log, folder.path, ANEW)
             left_out += _still_left_out(log, selection, known.left_out, folder)
         stop, unagreed = log.agreed_stop(selection.stop), log.unagreed_tail(selection.stop)
@@ -116,7 +116,7 @@ def export_messages(
         end = end if stop is None else min(stop, end)
         asked, selection = selection.stop, replace(selection, stop=end)
         total = end - first
-        mark: _Mark | None = None
+        mark: _ExportMark | None = None
 
         def skip(error: RmqIndexError) -> None:
             if on_skipped is not None:
@@ -147,7 +147,7 @@ def export_messages(
                 on_malformed=passing.over,
             ):
                 passing.come_to(block)
-                mark = _Mark.at(log, block.last)  # while its file is there
+                mark = _ExportMark.at(log, block.last)  # while its file is there
                 found = [] if block.batch is None else bodies.batches(block.batch, log.files)
                 yield [as_table(batch) for batch in found], block.stop
 

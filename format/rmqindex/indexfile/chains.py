@@ -15,7 +15,7 @@ from rmqindex.indexfile.decoding import corrupt_entry, links_of, malformed, slot
 from rmqindex.layout.index_file import ENTRY_DTYPE, FIRST_POSITION, INVALID_INDEX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from numpy.typing import NDArray
 
@@ -24,26 +24,38 @@ if TYPE_CHECKING:
     from rmqindex.layout.index_file import IndexHeader
     from rmqindex.storage.source import IndexSource
 
-__all__ = ["MAX_STEPS", "Found", "find"]
+__all__ = ["MAX_STEPS", "Hits", "find"]
 
 # A chain this long belongs to a crowded slot; reading on in file order is then faster.
 MAX_STEPS = 2000
 
 
-class Found(NamedTuple):
-    """The entries that a walk found, and the hashes that it left to a scan.
+class Hits(NamedTuple):
+    """Entries found for some hashes.
 
     Attributes:
-        queries: The place in the input of each found entry's hash; ascending.
-        positions: The entries' positions, int32; descending within a query.
+        queries: The place in the input of each entry's hash.
+        positions: The entries' positions, int32.
         entries: The entries as ``ENTRY_DTYPE``.
-        unfinished: Places of the hashes whose walk was given up; nothing is returned for them.
     """
 
     queries: NDArray[np.int64]
     positions: NDArray[np.int32]
     entries: NDArray[Any]
-    unfinished: NDArray[np.int64]
+
+    @classmethod
+    def join(cls, parts: Iterable[Hits]) -> Hits:
+        """Return the hits of all parts, which may be none."""
+        none = cls(np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, ENTRY_DTYPE))
+        return cls(*map(np.concatenate, zip(none, *parts, strict=True)))
+
+    def take(self, order: NDArray[np.int64]) -> Hits:
+        """Return the hits at places."""
+        return Hits(self.queries.take(order), self.positions.take(order), self.entries.take(order))
+
+    def by_query(self) -> Hits:
+        """Return the hits by ascending queries; those of one query keep their order."""
+        return self.take(np.argsort(self.queries, kind="stable"))
 
 
 def find(
@@ -55,8 +67,12 @@ def find(
     header: IndexHeader,
     index_count: Callable[[], int],
     max_steps: int,
-) -> Found:
-    """Follow the chain of every hash, newest entry first."""
+) -> tuple[Hits, NDArray[np.int64]]:
+    """Follow the chain of every hash, newest entry first.
+
+    Return the hits by ascending queries, and the places of the hashes whose walk was given up, of
+    which there are no hits.
+    """
     slots = slots_of(hashes, layout)
     heads = source.slots(layout, slots)
     highest = header.index_count
@@ -67,7 +83,7 @@ def find(
     _check_heads(source, layout, slots, heads, min(highest, layout.index_num - 1))
     walk = _Walk(np.arange(len(hashes)), heads, hashes, slots).take(np.flatnonzero(heads))
     given_up = np.zeros(len(hashes), np.bool_)
-    hits = _Hits()
+    steps = []
     for _ in range(max_steps):
         if not len(walk.queries):
             break
@@ -84,14 +100,17 @@ def find(
         if beyond:
             matching &= walk.positions < limit
         places = np.flatnonzero(matching)
-        hits.add(walk.queries.take(places), walk.positions.take(places), entries.take(places))
+        steps.append(Hits(walk.queries, walk.positions, entries).take(places))
         ends = links.prev_position == walk.positions
         # Older entries of the slot, which such a link cuts off, are found in file order.
         given_up[walk.queries[ends & (walk.positions > FIRST_POSITION)]] = True
         walk = walk._replace(positions=links.prev_position)
         walk = walk.take(np.flatnonzero(~ends & (links.prev_position != INVALID_INDEX)))
     given_up[walk.queries] = True
-    return Found(*hits.in_order(given_up), np.flatnonzero(given_up))
+    hits = Hits.join(steps).by_query()
+    if given_up.any():
+        hits = hits.take(np.flatnonzero(~given_up.take(hits.queries)))
+    return hits, np.flatnonzero(given_up)
 
 
 class _Walk(NamedTuple):
@@ -105,29 +124,6 @@ class _Walk(NamedTuple):
     def take(self, places: NDArray[np.int64]) -> _Walk:
         """Return the walk of some of the hashes."""
         return _Walk(*(values.take(places) for values in self))  # type: ignore[arg-type]
-
-
-class _Hits:
-    """Entries found step by step, to put in the order of their queries."""
-
-    def __init__(self) -> None:
-        self._steps = [(np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, ENTRY_DTYPE))]
-
-    def add(
-        self, owners: NDArray[np.int64], positions: NDArray[np.int32], entries: NDArray[Any]
-    ) -> None:
-        """Add the hits of one step, by ascending owners."""
-        self._steps.append((owners, positions, entries))
-
-    def in_order(
-        self, given_up: NDArray[np.bool_]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[Any]]:
-        """Return owners, positions and entries of all other queries, each newest first."""
-        owners, positions, entries = map(np.concatenate, zip(*self._steps, strict=True))
-        order = np.argsort(owners, kind="stable")  # merges the steps, ascending as they are
-        if given_up.any():
-            order = order.take(np.flatnonzero(~given_up.take(owners.take(order))))
-        return owners.take(order), positions.take(order), entries.take(order)
 
 
 def _check_heads(

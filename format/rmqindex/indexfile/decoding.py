@@ -32,7 +32,7 @@ __all__ = [
     "ENTRY_SCHEMA",
     "LOOKUP_SCHEMA",
     "MILLISECONDS",
-    "BatchBuilder",
+    "EntryColumns",
     "Links",
     "corrupt_entry",
     "links_of",
@@ -138,7 +138,7 @@ def slots_of(
     return np.subtract(key_hash, slots, out=slots)
 
 
-class BatchBuilder:
+class EntryColumns:
     """Entries decoded piece by piece into the columns of one batch.
 
     ``store_timestamp`` is ``begin_timestamp`` plus ``time_diff`` seconds; that of the first entry

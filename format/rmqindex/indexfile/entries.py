@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from rmqindex.indexfile.chains import MAX_STEPS, find
+from rmqindex.indexfile.chains import MAX_STEPS, Hits, find
 from rmqindex.indexfile.decoding import (
     LOOKUP_SCHEMA,
-    BatchBuilder,
+    EntryColumns,
     corrupt_entry,
     links_of,
     malformed,
@@ -19,14 +19,13 @@ from rmqindex.indexfile.decoding import (
 )
 from rmqindex.indexfile.single_chain import walk_one
 from rmqindex.keys.hash_set import HashSet
-from rmqindex.layout.index_file import ENTRY_DTYPE, FIRST_POSITION
+from rmqindex.layout.index_file import FIRST_POSITION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from numpy.typing import NDArray
 
-    from rmqindex.indexfile.chains import Found
     from rmqindex.indexfile.decoding import Links
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.layout.index_file import IndexHeader
@@ -98,7 +97,7 @@ class EntryReader:
         for first in range(start, stop, _BATCH_ENTRIES):
             assert self._layout is not None  # there are entries
             last = min(first + _BATCH_ENTRIES, stop)
-            batch = BatchBuilder(schema, last - first, self._layout, self._header.begin_timestamp)
+            batch = EntryColumns(schema, last - first, self._layout, self._header.begin_timestamp)
             for entries, positions, links in self._sound_entries(first, last, batch.links_of):
                 batch.append(entries, positions, links)
             finished = batch.finish()
@@ -122,7 +121,7 @@ class EntryReader:
         if len(unfinished):
             distinct, places = np.unique(hashes[unfinished], return_inverse=True)
             hits = _repeat(unfinished, places, self._finish(distinct, limit, layout))
-            parts = [_by_query([*parts, hits])]
+            parts = [Hits.join([*parts, hits]).by_query()]
         return self._answer(parts, layout)
 
     def message_run(self, position: int, stop: int) -> tuple[int, MessageRun]:
@@ -166,7 +165,7 @@ class EntryReader:
                 entries, positions, links = entries[sound], positions[sound], links.take(sound)
             yield entries, positions, links
 
-    def _answer(self, parts: list[_Hits], layout: Layout) -> pa.RecordBatch:
+    def _answer(self, parts: list[Hits], layout: Layout) -> pa.RecordBatch:
         """Return the entries found, if the file was not truncated meanwhile."""
         batch = _lookup_batch(parts, layout, self._header)
         self._source.ensure_uncut()
@@ -184,27 +183,29 @@ class EntryReader:
 
     def _walk(
         self, hashes: NDArray[np.int32], limit: int, layout: Layout
-    ) -> tuple[list[_Hits], NDArray[np.int64]]:
+    ) -> tuple[list[Hits], NDArray[np.int64]]:
         """Walk the chains of all hashes for as long as most chains are."""
         parts, unfinished = [], []
         for first in range(0, len(hashes), _BATCH_HASHES):
-            found = self._find(hashes[first : first + _BATCH_HASHES], limit, layout, _COMMON_STEPS)
-            parts.append(_Hits(found.queries + first, found.positions, found.entries))
-            unfinished.append(found.unfinished + first)
+            some = hashes[first : first + _BATCH_HASHES]
+            hits, rest = self._find(some, limit, layout, _COMMON_STEPS)
+            parts.append(hits._replace(queries=hits.queries + first))
+            unfinished.append(rest + first)
         return parts, np.concatenate(unfinished)
 
-    def _finish(self, distinct: NDArray[np.int32], limit: int, layout: Layout) -> _Hits:
+    def _finish(self, distinct: NDArray[np.int32], limit: int, layout: Layout) -> Hits:
         """Find hashes whose chains are long: a few by walking on, crowded ones by a scan."""
         if len(distinct) > _MAX_LONG_WALKS:
             return self._scan_for(distinct, limit)
-        found = self._find(distinct, limit, layout, MAX_STEPS)
-        hits = _Hits(found.queries, found.positions, found.entries)
-        if not len(found.unfinished):
+        hits, unfinished = self._find(distinct, limit, layout, MAX_STEPS)
+        if not len(unfinished):
             return hits
-        rest = self._scan_for(distinct[found.unfinished], limit)
-        return _by_query([hits, rest._replace(queries=found.unfinished[rest.queries])])
+        rest = self._scan_for(distinct[unfinished], limit)
+        return Hits.join([hits, rest._replace(queries=unfinished[rest.queries])]).by_query()
 
-    def _find(self, hashes: NDArray[np.int32], limit: int, layout: Layout, max_steps: int) -> Found:
+    def _find(
+        self, hashes: NDArray[np.int32], limit: int, layout: Layout, max_steps: int
+    ) -> tuple[Hits, NDArray[np.int64]]:
         return find(
             self._source,
             layout,
@@ -215,33 +216,32 @@ class EntryReader:
             max_steps=max_steps,
         )
 
-    def _scan_for(self, distinct: NDArray[np.int32], limit: int) -> _Hits:
+    def _scan_for(self, distinct: NDArray[np.int32], limit: int) -> Hits:
         """Find sorted distinct hashes by reading all entries; by hash and newest first."""
-        parts = [_NO_HITS, *self._matching(HashSet(distinct), limit)]
-        hits = _join(parts)
+        hits = Hits.join(self._matching(HashSet(distinct), limit))
         return hits.take(np.lexsort((-hits.positions, hits.queries)))
 
-    def _matching(self, wanted: HashSet, limit: int) -> Iterator[_Hits]:
+    def _matching(self, wanted: HashSet, limit: int) -> Iterator[Hits]:
         """Read all entries, and yield those of a set of hashes."""
         for entries, positions, links in self._sound_entries(FIRST_POSITION, limit):
             near, places = wanted.match(links.key_hash)
             if len(near):
-                yield _Hits(places, positions.take(near), entries.take(near))
+                yield Hits(places, positions.take(near), entries.take(near))
 
-    def _probe(self, wanted: HashSet, limit: int, layout: Layout) -> Iterator[_Hits]:
+    def _probe(self, wanted: HashSet, limit: int, layout: Layout) -> Iterator[Hits]:
         """Find hashes by their slots, each page of which is touched once."""
         order = np.argsort(slots_of(wanted.hashes, layout))
         crowded = []
         for first in range(0, len(order), _SEARCH_HASHES):
             places = order[first : first + _SEARCH_HASHES]
-            found = self._find(wanted.hashes.take(places), limit, layout, _COMMON_STEPS)
-            yield _Hits(places.take(found.queries), found.positions, found.entries)
-            crowded.append(places.take(found.unfinished))
+            hits, unfinished = self._find(wanted.hashes.take(places), limit, layout, _COMMON_STEPS)
+            yield hits._replace(queries=places.take(hits.queries))
+            crowded.append(places.take(unfinished))
         rest = np.sort(np.concatenate(crowded))
         if len(rest) <= _MAX_LONG_WALKS:
-            found = self._find(wanted.hashes.take(rest), limit, layout, MAX_STEPS)
-            yield _Hits(rest.take(found.queries), found.positions, found.entries)
-            rest = rest.take(found.unfinished)
+            hits, unfinished = self._find(wanted.hashes.take(rest), limit, layout, MAX_STEPS)
+            yield hits._replace(queries=rest.take(hits.queries))
+            rest = rest.take(unfinished)
         if len(rest):
             for hits in self._matching(HashSet(wanted.hashes.take(rest)), limit):
                 yield hits._replace(queries=rest.take(hits.queries))
@@ -283,27 +283,14 @@ def _or_unwritten(
     return blank if bad is None else bad | blank
 
 
-class _Hits(NamedTuple):
-    """Entries found: their queries, positions and fields."""
-
-    queries: NDArray[np.int64]
-    positions: NDArray[np.int32]
-    entries: NDArray[Any]
-
-    def take(self, order: NDArray[np.int64]) -> _Hits:
-        """Return the hits at places."""
-        return _Hits(self.queries.take(order), self.positions.take(order), self.entries.take(order))
-
-
 _NO_ENTRIES = pa.RecordBatch.from_arrays(
     [pa.array([], field.type) for field in LOOKUP_SCHEMA], schema=LOOKUP_SCHEMA
 )
-_NO_HITS = _Hits(np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, ENTRY_DTYPE))
 
 
-def _join_small(hits: Iterable[_Hits]) -> Iterator[list[_Hits]]:
+def _join_small(hits: Iterable[Hits]) -> Iterator[list[Hits]]:
     """Join small results, so that batches are not too small."""
-    pending: list[_Hits] = []
+    pending: list[Hits] = []
     count = 0
     for each in hits:
         pending.append(each)
@@ -315,28 +302,18 @@ def _join_small(hits: Iterable[_Hits]) -> Iterator[list[_Hits]]:
         yield pending
 
 
-def _join(parts: list[_Hits]) -> _Hits:
-    return _Hits(*(np.concatenate(values) for values in zip(*parts, strict=True)))
-
-
-def _by_query(parts: list[_Hits]) -> _Hits:
-    """Join parts in the order of their queries; each query is whole in one part."""
-    hits = _join(parts)
-    return hits.take(np.argsort(hits.queries, kind="stable"))
-
-
-def _repeat(queries: NDArray[np.int64], places: NDArray[np.int64], hits: _Hits) -> _Hits:
+def _repeat(queries: NDArray[np.int64], places: NDArray[np.int64], hits: Hits) -> Hits:
     """Repeat the hits of each distinct hash for all its queries."""
     starts = np.searchsorted(hits.queries, places, side="left")
     counts = np.searchsorted(hits.queries, places, side="right") - starts
     first = np.repeat(starts - (np.cumsum(counts) - counts), counts)
     chosen = first + np.arange(int(counts.sum()))
-    return _Hits(np.repeat(queries, counts), hits.positions.take(chosen), hits.entries.take(chosen))
+    return Hits(np.repeat(queries, counts), hits.positions.take(chosen), hits.entries.take(chosen))
 
 
-def _lookup_batch(parts: list[_Hits], layout: Layout, header: IndexHeader) -> pa.RecordBatch:
+def _lookup_batch(parts: list[Hits], layout: Layout, header: IndexHeader) -> pa.RecordBatch:
     total = sum(len(part.queries) for part in parts)
-    batch = BatchBuilder(LOOKUP_SCHEMA, total, layout, header.begin_timestamp)
+    batch = EntryColumns(LOOKUP_SCHEMA, total, layout, header.begin_timestamp)
     for part in parts:
         batch.append(part.entries, part.positions, links_of(part.entries), part.queries)
     return batch.finish()

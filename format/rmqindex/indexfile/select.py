@@ -52,7 +52,7 @@ def select_phy_offset(
     """Find a hash's messages exactly as the broker does."""
     found: list[int] = []
     count = header.index_count
-    entries = _Entries(source, layout)
+    entries = _BrokerReads(source, layout)
     position = _skip_newer(source, entries, entries.head(key_hash % layout.hash_slot_num), count)
     if count <= FIRST_POSITION or not INVALID_INDEX < position <= count:
         return found
@@ -82,7 +82,7 @@ def select_phy_offset(
     return found
 
 
-def _skip_newer(source: IndexSource, entries: _Entries, position: int, count: int) -> int:
+def _skip_newer(source: IndexSource, entries: _BrokerReads, position: int, count: int) -> int:
     """Skip the entries that a writer has added since the header was read.
 
     A broker reads its header anew for each search, so for it these entries would count.
@@ -96,7 +96,7 @@ def _skip_newer(source: IndexSource, entries: _Entries, position: int, count: in
     return position
 
 
-class _Entries:
+class _BrokerReads:
     """Slots and entries as the broker reads them: one at a time, and none beyond the file."""
 
     def __init__(self, source: IndexSource, layout: Layout) -> None:

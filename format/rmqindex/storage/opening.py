@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from rmqindex.storage.source import ByteSource
 
 __all__ = [
+    "ByteSample",
     "FileMark",
-    "Sample",
     "UnsteadyError",
     "ends_of",
     "ensure_found",
@@ -57,7 +57,7 @@ _POLL_SECONDS = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class ByteSample:
     """Some bytes of a file at one moment.
 
     Attributes:
@@ -96,7 +96,7 @@ class FileMark:
     """
 
     identity: FileIdentity
-    samples: tuple[Sample, ...] = ()
+    samples: tuple[ByteSample, ...] = ()
 
     @classmethod
     def of(
@@ -109,7 +109,7 @@ class FileMark:
         if source.identity.version:
             return cls(source.identity)
         ends = (end for stretch in stretches for end in ends_of(*stretch, sampled_bytes))
-        samples = (Sample(each[0], bytes(source.read(*each))) for each in dict.fromkeys(ends))
+        samples = (ByteSample(each[0], bytes(source.read(*each))) for each in dict.fromkeys(ends))
         return cls(source.identity, tuple(each for each in samples if any(each.data)))
 
     def matches(self, source: ByteSource) -> bool:

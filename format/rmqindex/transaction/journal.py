@@ -64,7 +64,7 @@ from rmqindex.storage.disk import (
 from rmqindex.storage.opening import UnsteadyError, read_steady
 from rmqindex.storage.records import RecordKind
 from rmqindex.storage.writable import copy_sparse, write_own
-from rmqindex.transaction.undo import AppendRecord, AppendUndo, FileMark
+from rmqindex.transaction.undo import AppendRecord, AppendUndo, HeaderMark
 from rmqindex.transaction.used_names import NEXT_LAST_NAME
 
 if TYPE_CHECKING:
@@ -193,8 +193,8 @@ class Journal:
     created: bool
     old: tuple[str, ...]
     new: tuple[str, ...]
-    old_marks: dict[str, FileMark]
-    new_marks: dict[str, FileMark]
+    old_marks: dict[str, HeaderMark]
+    new_marks: dict[str, HeaderMark]
     append: AppendRecord | None = None
     ledger: dict[str, object] | None = None
 
@@ -348,7 +348,7 @@ class Journal:
         if self._changed(directory, self._saved_path(root)) is not None:
             return False
         append = self.append
-        mark = None if append is None else FileMark.read(directory / append.name)
+        mark = None if append is None else HeaderMark.read(directory / append.name)
         return append is None or (mark is not None and append.is_made(mark.header))
 
     def undo(self, root: Path, directory: Path) -> None:
@@ -400,13 +400,13 @@ class Journal:
             return os.path.lexists(path)
         # Without hard links, what was set aside is a copy.
         return aside.exists() and (
-            path.samefile(aside) or FileMark.read(path) == FileMark.read(aside)
+            path.samefile(aside) or HeaderMark.read(path) == HeaderMark.read(aside)
         )
 
     def _changed(self, directory: Path, saved: Path) -> str | None:
         """Return in words how a file that the commit brought in was changed since, if any was."""
         for name, mark in self.new_marks.items():
-            found = FileMark.read(directory / name)
+            found = HeaderMark.read(directory / name)
             if found not in (None, mark) and not self._is_present(directory, saved, name):
                 return f"{directory / name}: {mark.difference(found)}"
         return None
@@ -414,7 +414,7 @@ class Journal:
     def _is_complete(self, directory: Path, saved: Path) -> bool:
         """Return whether nothing remains but to remove old files, which nobody has changed."""
         if self.append is not None:
-            header = FileMark.read(directory / self.append.name)
+            header = HeaderMark.read(directory / self.append.name)
             if header is None or not self.append.is_made(header.header):
                 return False
         is_in_place = all(
@@ -423,18 +423,18 @@ class Journal:
             for name in self.new
         )
         return is_in_place and all(
-            FileMark.read(directory / name) in (None, self.old_marks.get(name))
+            HeaderMark.read(directory / name) in (None, self.old_marks.get(name))
             for name in self.old
             if name not in self.new
         )
 
 
-def _marks(fields: Fields, name: str) -> dict[str, FileMark]:
+def _marks(fields: Fields, name: str) -> dict[str, HeaderMark]:
     """Read the marks of files; none where an older version wrote the journal."""
     marks = fields.inner(name)
     if marks is None:
         return {}
-    return {each: FileMark.parse(marks.text(each)) for each in marks.values}
+    return {each: HeaderMark.parse(marks.text(each)) for each in marks.values}
 
 
 def _accept(root: Path, directory: Path) -> str:

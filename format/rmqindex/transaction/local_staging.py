@@ -27,7 +27,7 @@ from rmqindex.transaction.jobs import (
     remove_root,
 )
 from rmqindex.transaction.journal import Journal, root_beside
-from rmqindex.transaction.undo import FileMark
+from rmqindex.transaction.undo import HeaderMark
 from rmqindex.transaction.used_names import (
     forget_last_name,
     keep_last_name,
@@ -279,7 +279,7 @@ class LocalStaging:
 
     def take_back(
         self,
-        made: Mapping[str, FileMark],
+        made: Mapping[str, HeaderMark],
         append: AppendUndo | None,
         aside: Sequence[str],
         *,
@@ -347,12 +347,12 @@ class LocalStaging:
             yield
 
 
-def _marks(files: Iterable[tuple[Path, str]]) -> dict[str, FileMark]:
+def _marks(files: Iterable[tuple[Path, str]]) -> dict[str, HeaderMark]:
     """Return the marks of files by their names; a file that cannot be read has none."""
     marks = {}
     for path, name in files:
         with contextlib.suppress(PermissionError):
-            mark = FileMark.read(path)
+            mark = HeaderMark.read(path)
             if mark is not None:
                 marks[name] = mark
     return marks

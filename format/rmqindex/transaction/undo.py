@@ -40,14 +40,14 @@ if TYPE_CHECKING:
 
     from rmqindex.storage.records import Fields
 
-__all__ = ["AppendRecord", "AppendUndo", "FileMark", "UndoableAppend", "restore_places"]
+__all__ = ["AppendRecord", "AppendUndo", "HeaderMark", "UndoableAppend", "restore_places"]
 
 _ZEROS = bytes(1 << 20)
 _MARK_TEXT = re.compile(rf"([0-9]{{1,19}}) ((?:[0-9a-f]{{2}}){{0,{HEADER_SIZE}}})")
 _HEADER_TEXT = re.compile(f"[0-9a-f]{{{2 * HEADER_SIZE}}}")
 
 
-class FileMark(NamedTuple):
+class HeaderMark(NamedTuple):
     """What an append to a file changes: it tells whether a file is still what a commit left.
 
     A broker that starts on the store of a dead commit appends to whichever file is the newest.
@@ -62,7 +62,7 @@ class FileMark(NamedTuple):
     header: bytes
 
     @classmethod
-    def read(cls, path: Path) -> FileMark | None:
+    def read(cls, path: Path) -> HeaderMark | None:
         """Return the mark of a file; None where it is absent."""
         try:
             descriptor = open_to_read(path, os.O_RDONLY)
@@ -75,7 +75,7 @@ class FileMark(NamedTuple):
             os.close(descriptor)
 
     @classmethod
-    def parse(cls, text: str) -> FileMark:
+    def parse(cls, text: str) -> HeaderMark:
         """Return the mark that a journal holds."""
         match = _MARK_TEXT.fullmatch(text)
         if match is None or int(match[1]) > INT64_MAX:
@@ -86,7 +86,7 @@ class FileMark(NamedTuple):
         """Return the text that a journal holds."""
         return f"{self.size} {self.header.hex()}"
 
-    def difference(self, found: FileMark) -> str:
+    def difference(self, found: HeaderMark) -> str:
         """Return in words where a file that has another mark differs."""
         if self.header == found.header:
             return f"size: expected {self.size} bytes, got {found.size}"

@@ -11,7 +11,7 @@ import pytest
 
 from commitlog_encoder import Message
 from pyspark_rmqindex.messages import columns as columns_module
-from pyspark_rmqindex.messages.columns import Messages, ensure_fits, log_columns
+from pyspark_rmqindex.messages.columns import MessageColumns, ensure_fits, log_columns
 from pyspark_rmqindex.options import message_options, read_options
 from rmqindex import CommitLog, RmqIndexError
 from rmqindex.commitlog import in_halves
@@ -43,7 +43,7 @@ def bodies_of(log, **options):
     (batch,) = log.scan(columns=log_columns(["body"]), decompress_body=False)
 
     def build(part):
-        messages = Messages(log, part, **({"mode": "FAILFAST", "decompress": True} | options))
+        messages = MessageColumns(log, part, **({"mode": "FAILFAST", "decompress": True} | options))
         return pa.record_batch([messages.column("body", pa.binary())], names=["body"])
 
     return [part["body"].to_pylist() for part in in_halves(batch, build)]
@@ -90,8 +90,8 @@ def test_a_bad_inner_batch_is_an_error_with_file_byte_and_ways_out(tmp_path):
     with log:
         (batch,) = log.scan(columns=columns)
         with pytest.raises(RmqIndexError) as error:
-            _ = Messages(log, batch, mode="FAILFAST").column("member_keys", KEYS)
-        keys = Messages(log, batch, mode="DROPMALFORMED").column("member_keys", KEYS)
+            _ = MessageColumns(log, batch, mode="FAILFAST").column("member_keys", KEYS)
+        keys = MessageColumns(log, batch, mode="DROPMALFORMED").column("member_keys", KEYS)
     for part in (
         f"{tmp_path}/{0:020d}: message at offset {offset}: inner batch: message at byte 0",
         f"The record begins at byte {offset}",
@@ -109,10 +109,10 @@ def test_the_limit_holds_for_inner_batches(tmp_path):
     with log:
         (batch,) = log.scan(columns=log_columns(["member_keys"]))
         with pytest.raises(RmqIndexError, match="body: expected at most 1000 bytes"):
-            _ = Messages(log, batch, mode="FAILFAST", max_body_size=1000).column(
+            _ = MessageColumns(log, batch, mode="FAILFAST", max_body_size=1000).column(
                 "member_keys", KEYS
             )
-        keys = Messages(log, batch, mode="FAILFAST").column("member_keys", KEYS)
+        keys = MessageColumns(log, batch, mode="FAILFAST").column("member_keys", KEYS)
         assert keys.to_pylist() == [[]]
 
 

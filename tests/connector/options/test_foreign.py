@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark_rmqindex import lookup
 from pyspark_rmqindex.options import (
     OPTIONS,
-    WriteOptions,
+    SinkOptions,
     message_options,
     message_schema_options,
     message_stream_options,
@@ -26,7 +26,7 @@ from pyspark_rmqindex.options.foreign import FAMILIES, FOREIGN, options_named
 
 def write_options(raw):
     """Parse the options of a write."""
-    return parse_options(WriteOptions, raw, "write")
+    return parse_options(SinkOptions, raw, "write")
 
 
 def message_of(parse, **options):

@@ -15,8 +15,8 @@ from pyspark_rmqindex.options import (
     MessageStreamOptions,
     QueueOptions,
     ReadOptions,
+    SinkOptions,
     StreamOptions,
-    WriteOptions,
     message_options,
     message_stream_options,
     option_text,
@@ -252,7 +252,7 @@ def test_every_option_is_documented():
 def test_an_option_of_another_scope_says_where_it_belongs():
     """An option for reading is not silently ignored by a write."""
     with pytest.raises(ValueError, match="option 'pathGlobFilter': only for reading"):
-        parse_options(WriteOptions, {"path": "/d", "pathGlobFilter": "*"}, "write")
+        parse_options(SinkOptions, {"path": "/d", "pathGlobFilter": "*"}, "write")
 
 
 @pytest.mark.parametrize(
@@ -274,7 +274,7 @@ def test_keys_in_a_path_are_refused_and_not_shown(name, text):
 OPTIONS_OF = {
     "read": (ReadOptions, read_options),
     "table": (ReadOptions, lambda raw: read_options({**raw, "pushdown": "true"})),
-    "write": (WriteOptions, lambda raw: parse_options(WriteOptions, raw, "write")),
+    "write": (SinkOptions, lambda raw: parse_options(SinkOptions, raw, "write")),
     "messages": (MessageOptions, message_options),
     "queues": (QueueOptions, queue_options),
     "stream": (StreamOptions, stream_options),

@@ -23,7 +23,7 @@ from pyspark_rmqindex.read.planning import IndexPartition, Query
 from pyspark_rmqindex.read.reader import IndexReader
 from pyspark_rmqindex.sql import key_finder
 from pyspark_rmqindex.sql.calls import bind, check_path, plan_call, plan_files_of, time_range
-from pyspark_rmqindex.sql.functions import _Lookup
+from pyspark_rmqindex.sql.functions import _LookupFunction
 from pyspark_rmqindex.sql.key_finder import KeyFinder
 from rmqindex import IndexFileWriter, Layout, RmqIndexError, index_key, key_hash, sample_store
 
@@ -304,7 +304,9 @@ class TestPlacesAndTopics:
         monkeypatch.chdir(tmp_path / "a")
         plan = call(column(StringType()), "TopicTest", "order-49", commitLog="store/commitlog")
         monkeypatch.chdir(tmp_path / "b")
-        found = _Lookup(plan).eval("store", "TopicTest", "order-49", commitLog="store/commitlog")
+        found = _LookupFunction(plan).eval(
+            "store", "TopicTest", "order-49", commitLog="store/commitlog"
+        )
         assert len(found) == 11
 
     def test_an_empty_topic_is_refused(self):
@@ -314,8 +316,8 @@ class TestPlacesAndTopics:
             call(STORE, "", "order-49")
         plan = call(STORE, column(StringType()), "order-49")
         with pytest.raises(ValueError, match=message):
-            _Lookup(plan).eval(STORE, "", "order-49")
-        assert _Lookup(plan).eval(STORE, None, "order-49") == []
+            _LookupFunction(plan).eval(STORE, "", "order-49")
+        assert _LookupFunction(plan).eval(STORE, None, "order-49") == []
 
     def test_an_empty_topic_of_a_load_is_refused(self):
         """As everywhere else."""
@@ -329,7 +331,7 @@ class TestPlacesAndTopics:
         call(str(tmp_path / "store"), "TopicTest", "order-49")
         assert caplog.text.count("the oldest IndexFile begins at offset") == 1
         caplog.clear()
-        task = _Lookup(call(column(StringType()), "TopicTest", "order-49"))
+        task = _LookupFunction(call(column(StringType()), "TopicTest", "order-49"))
         for _ in range(2):
             assert len(task.eval(str(tmp_path / "store"), "TopicTest", "order-49")) == 8
         assert caplog.text.count("the oldest IndexFile begins at offset") == 1

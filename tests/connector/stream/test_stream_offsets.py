@@ -20,7 +20,7 @@ from pyspark_rmqindex.stream.offsets import (
     slices_between,
     state_of,
 )
-from pyspark_rmqindex.stream.store_offset import Mark, SeenFile, StoreOffset
+from pyspark_rmqindex.stream.store_offset import PositionMark, SeenFile, StoreOffset
 
 DIRECTORY = "/store/index"
 
@@ -43,7 +43,7 @@ class Directory:
     def mark_at(self, file, position):
         """Return the last offset before a position, and a checksum of all of them."""
         before = self.files[file.name][: position - 1]
-        return Mark(before[-1], zlib.crc32(repr(before).encode()))
+        return PositionMark(before[-1], zlib.crc32(repr(before).encode()))
 
     def rows(self, pieces):
         """Return the entries of pieces, by file and position."""

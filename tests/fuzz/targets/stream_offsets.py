@@ -7,7 +7,7 @@ import json
 from pyspark_rmqindex.stream.checkpoint import offsets_from_json, offsets_to_json
 from pyspark_rmqindex.stream.messages import LogOffset
 from pyspark_rmqindex.stream.offsets import offset_after, slices_between, state_of
-from pyspark_rmqindex.stream.store_offset import Mark, SeenFile, StoreOffset
+from pyspark_rmqindex.stream.store_offset import PositionMark, SeenFile, StoreOffset
 
 from ..json_bytes import mutate_json, text_of
 from ..outcome import outcome
@@ -95,4 +95,4 @@ def _go_on(offset):
 
 
 def _mark_at(_, position):
-    return Mark(None if position % 2 else 100 * position, position % 3)
+    return PositionMark(None if position % 2 else 100 * position, position % 3)
