@@ -94,6 +94,8 @@ def relayout_index(
     An IndexFile stores times as whole seconds behind its first one, up to a second early. Those of
     messages that the CommitLog lacks are counted from the first one of another file, by each
     relayout anew, which may make them up to another second earlier.
+    The last entry of all is kept, too, where its slot leads to it and a kill came before its count:
+    a lookup finds it.
     A store's checkpoint is raised, since files now end elsewhere: a broker that starts after a
     crash deletes those that end after it.
 
@@ -154,7 +156,7 @@ def relayout_index(
                     exact += make_exact(file.header, offsets, times, log)
                     roller.put_many(hashes, offsets, times)
                     if progress is not None:
-                        progress(roller.count, total)
+                        progress(min(roller.count, total), total)
         roller.close()
         replacement = Replacement(
             summaries([Path(e.path) for e in old.entries]), summaries(roller.paths)
@@ -179,6 +181,8 @@ def _whole(
     try:
         with _opened(path, layout, is_last=is_last) as file:
             file.check_header(is_last=is_last)
+            if is_last:
+                file.count_put(lambda: layout_beside(path))
             yield file
     except CorruptIndexError as error:
         parts = (error.path, error.field, error.byte, error.expected, error.got, hint)

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from rmqindex.arguments import int_array, int_of, text_of
+from rmqindex.indexfile import uncounted
 from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.indexfile.decoding import ENTRY_SCHEMA
 from rmqindex.indexfile.entries import EntryReader, Mode
@@ -16,7 +17,6 @@ from rmqindex.indexfile.fingerprint import Fingerprint, entries_checksum
 from rmqindex.indexfile.geometry import Layout, infer_layout
 from rmqindex.indexfile.proof import ensure_fits, proved_count
 from rmqindex.indexfile.select import select_phy_offset
-from rmqindex.indexfile.uncounted import damaged_header, error_of_count, known_layout, then_counted
 from rmqindex.keys.hashing import key_hash
 from rmqindex.layout.index_file import (
     ENTRY_SIZE,
@@ -113,9 +113,10 @@ class IndexFile:
         lenient = self.mode == "DROPMALFORMED"
         self._uncounted: str | None = None
         is_cut = lenient and source.size < HEADER_SIZE
-        self.header = IndexHeader() if is_cut else read_header(source, _DAMAGED_HINT)
-        if layout is None and self.header.entry_count:
-            layout = infer_layout(source) if lenient else known_layout(source, self.header)
+        header = IndexHeader() if is_cut else read_header(source, _DAMAGED_HINT)
+        self.header = header
+        if layout is None and header.entry_count:
+            layout = infer_layout(source) if lenient else uncounted.known_layout(source, header)
         self._layout = layout
         self._entries = EntryReader(source, layout, self.header, self.mode)
         self._entry_count = self.header.entry_count
@@ -174,7 +175,7 @@ class IndexFile:
         source, header = self._source, self.header
         if source.size < HEADER_SIZE or (source.remote and header.entry_count > 1):
             return
-        error = error_of_count(source, self._layout, header, layout_beside)
+        error = uncounted.error_of_count(source, self._layout, header, layout_beside)
         if error is None:
             return
         if self.mode == "FAILFAST":
@@ -196,9 +197,19 @@ class IndexFile:
         """
         if self._layout is None:
             return
-        error = damaged_header(self._source, self._layout, self.header, is_last=is_last)
+        error = uncounted.damaged_header(self._source, self._layout, self.header, is_last=is_last)
         if error is not None:
             raise error
+
+    def count_put(self, layout_beside: Callable[[], Layout | None]) -> None:
+        """Count the entry, too, that was put but for its count, which a broker finds by its slot.
+
+        As :meth:`check_count`, it is told the geometry of the files beside this one.
+        """
+        layout = uncounted.layout_of_put(self._source, self._layout, self.header, layout_beside)
+        if layout is not None:
+            self._open(layout)
+            self._entry_count += 1
 
     def drop_unproved(self) -> None:
         """Leave out the entries whose times the header does not prove.
@@ -304,7 +315,7 @@ class IndexFile:
         batches = self._entries.scan(start, stop, schema)
         # Of a local file, this was checked when it was opened in its store.
         if self._source.remote and stop == end and self.mode == "FAILFAST":
-            return then_counted(batches, self._source, self._layout, self.header)
+            return uncounted.then_counted(batches, self._source, self._layout, self.header)
         return batches
 
     def lookup(
@@ -316,8 +327,7 @@ class IndexFile:
 
         Every slot and entry on the way is checked.
         A slot or link that was damaged into another position of its own chain, or into 0, still
-        looks sound: it hides the skipped entries from a lookup in ``FAILFAST``, as
-        from the broker.
+        looks sound: it hides the skipped entries from a lookup in ``FAILFAST``, as from the broker.
         ``DROPMALFORMED`` reads all entries and misses none.
 
         Args:

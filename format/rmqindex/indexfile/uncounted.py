@@ -38,6 +38,7 @@ __all__ = [
     "damaged_header",
     "error_of_count",
     "known_layout",
+    "layout_of_put",
     "looks_emptied",
     "then_counted",
 ]
@@ -75,6 +76,35 @@ def damaged_count(
     # A writer may have counted them meanwhile.
     is_damaged = count < newest < layout.index_num and newest > source.latest_index_count()
     return _error(source, f"more than {newest}, to which a slot leads", header, is_damaged)
+
+
+def layout_of_put(
+    source: IndexSource,
+    layout: Layout | None,
+    header: IndexHeader,
+    layout_beside: Callable[[], Layout | None],
+) -> Layout | None:
+    """Return the geometry of a file whose next entry was put but for its count; None for others.
+
+    The entry's slot leads to it, so a broker finds it: a kill came before the count, or this was
+    damaged.
+    """
+    if layout is None and looks_emptied(source):
+        layout = usual_layout(source.size) or layout_beside()
+    position = max(header.index_count, FIRST_POSITION)
+    if (
+        layout is None
+        or position > layout.capacity
+        or layout.entry_offset(position + 1) > source.size
+    ):
+        return None
+    entry = source.entry_range(layout, position, position + 1)
+    if entry["key_hash"][0] < 0 or not 0 <= int(entry["prev_position"][0]) < position:
+        return None
+    if not written(entry)[0]:
+        return None
+    slots = slots_of(entry["key_hash"].astype(np.int32), layout)
+    return layout if int(source.slots(layout, slots)[0]) == position else None
 
 
 def error_of_count(

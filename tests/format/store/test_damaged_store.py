@@ -207,3 +207,35 @@ def test_a_relayout_takes_no_last_entry_of_zeros_for_one(tmp_path):
     with pytest.raises(CorruptIndexError, match=rf"index_count .* expected {count}, behind which"):
         rmqindex.relayout_index(store, rmqindex.Layout(7, 50), old_layout=LAYOUT)
     assert sorted(path.name for path in (store / "index").iterdir()) == NAMES
+
+
+def test_a_relayout_keeps_the_last_entry_that_only_its_slot_counts(tmp_path):
+    """A kill comes before the count, and a damaged count looks alike: a broker finds the entry."""
+    store = copied(tmp_path / "store")
+    last = store / "index" / NAMES[-1]
+    with rmqindex.IndexFile(last, LAYOUT) as file:
+        count = file.entry_count
+        (row,) = next(file.scan(count, count + 1)).to_pylist()
+    data = bytearray(last.read_bytes())
+    data[36:40] = count.to_bytes(4, "big")  # one fewer
+    before = LAYOUT.entry_offset(count - 1)
+    data[24:32] = data[before + 4 : before + 12]
+    last.write_bytes(data)
+    made = rmqindex.relayout_index(store, rmqindex.Layout(7, 50), old_layout=LAYOUT)
+    assert made.entry_count == len(TRUE)
+    with rmqindex.IndexFile(made.files[-1], rmqindex.Layout(7, 50)) as file:
+        (kept,) = next(file.scan(file.entry_count, file.entry_count + 1)).to_pylist()
+    assert (kept["key_hash"], kept["phy_offset"]) == (row["key_hash"], row["phy_offset"])
+
+
+def test_a_relayout_keeps_the_only_entry_of_a_file_that_counts_none(tmp_path):
+    """The files beside it show its geometry."""
+    store = copied(tmp_path / "store")
+    hashes = [5]
+    with rmqindex.IndexFileWriter(store / "index" / "29990101000000000", LAYOUT) as writer:
+        writer.put_many(hashes, [1 << 20], [32_472_144_000_000])
+    with (store / "index" / "29990101000000000").open("r+b") as file:
+        file.seek(36)
+        file.write((1).to_bytes(4, "big"))
+    made = rmqindex.relayout_index(store, rmqindex.Layout(7, 50), old_layout=LAYOUT)
+    assert made.entry_count == len(TRUE) + 1

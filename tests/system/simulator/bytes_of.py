@@ -47,6 +47,28 @@ def entries_of(root: str, slots: int) -> list[tuple[str, int, int, int, int]]:
     return rows
 
 
+def put_entry_of(root: str, slots: int) -> list[tuple[int, int]]:
+    """Return hash and offset of the entry that the newest file holds, and counts next.
+
+    Its slot leads to it, so that a broker finds it. None where no entry is left uncounted.
+    """
+    index = Path(root) / "index"
+    for name in index_names(index)[-1:]:
+        data = (index / name).read_bytes()
+        at = _HEADER + 4 * slots
+        if len(data) < at:
+            break
+        place = max(struct.unpack_from(">i", data, 36)[0], 1)
+        entry = data[at + 20 * place : at + 20 * place + 20]
+        if len(entry) == 20 and any(entry):
+            code, offset = struct.unpack_from(">iq", entry)
+            if code >= 0 and struct.unpack_from(">i", data, _HEADER + 4 * (code % slots)) == (
+                place,
+            ):
+                return [(code, offset)]
+    return []
+
+
 def has_crossed_chains(root: str, slots: int) -> bool:
     """Tell whether a slot, or an entry of it, leads to an entry of another slot.
 
