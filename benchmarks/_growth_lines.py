@@ -13,7 +13,7 @@ from benchmarks._data import FILE_NAME, TOPIC, make_file
 from benchmarks._log_data import make_store
 from benchmarks._rounds import timed
 from pyspark_rmqindex import table
-from pyspark_rmqindex.files.listing import list_slices
+from pyspark_rmqindex.files import list_slices
 from pyspark_rmqindex.options import read_options
 from rmqindex import IndexFile, Layout, MessageStore, rebuild_index
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from benchmarks._context import Context
     from benchmarks._rounds import Comparison
-    from pyspark_rmqindex.files.slices import FileSlice
+    from pyspark_rmqindex.files import FileSlice
 
 __all__ = ["growth"]
 

@@ -12,7 +12,7 @@ from benchmarks._chart import draw_crossover
 from benchmarks._data import offsets
 from benchmarks._rounds import Comparison, Goal, compared, interleaved, timed
 from pyspark_rmqindex import lookup
-from pyspark_rmqindex.files.listing import list_slices
+from pyspark_rmqindex.files import list_slices
 from pyspark_rmqindex.join.cost import crossover as estimated_crossover
 from pyspark_rmqindex.join.cost import is_scanned
 from pyspark_rmqindex.options import read_options
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from benchmarks._context import Context
-    from pyspark_rmqindex.files.slices import FileSlice
+    from pyspark_rmqindex.files import FileSlice
 
 __all__ = ["crossover", "join", "join_few", "join_verified"]
 

@@ -10,7 +10,7 @@ from tests.support.s3_server import ACCESS_KEY, SECRET_KEY, S3Server, by_kind
 
 from benchmarks._data import FILE_NAME, TOPIC, key_strings, make_file
 from pyspark_rmqindex import table
-from pyspark_rmqindex.files.listing import list_slices
+from pyspark_rmqindex.files import list_slices
 from pyspark_rmqindex.options import read_options
 from rmqindex import IndexFile, Layout, index_key, key_hash
 from rmqindex.storage import S3Settings, Storage

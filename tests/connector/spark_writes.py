@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
-from pyspark_rmqindex.write.writer import IndexWriter
+from pyspark_rmqindex.write import IndexWriter
 from rmqindex import Layout, RmqIndexError
 
 __all__ = ["GEOMETRY", "LAYOUT", "SCHEMA", "batch", "write"]

@@ -15,7 +15,7 @@ from pyspark.sql import datasource
 from pyspark.sql.types import IntegerType, StructType
 
 import pyspark_rmqindex
-from pyspark_rmqindex.join.key_hashes import hash_columns
+from pyspark_rmqindex.join import hash_columns
 from pyspark_rmqindex.source.index import DefaultSource
 from pyspark_rmqindex.sql.series_hashes import hash_series
 from rmqindex import CommitLog, sample_store

@@ -9,15 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
-from pyspark_rmqindex.files.listing import list_slices
-from pyspark_rmqindex.files.stores import with_logs
-from pyspark_rmqindex.join.key_chunk import KeyColumns
-from pyspark_rmqindex.join.task import LookupTask
+from pyspark_rmqindex.files import list_slices, with_logs
+from pyspark_rmqindex.join import KeyColumns, LookupTask
 from pyspark_rmqindex.options import EVERYTHING, read_options
-from pyspark_rmqindex.read.reader import IndexReader
+from pyspark_rmqindex.read import IndexReader
 from pyspark_rmqindex.schema import full_schema
-from pyspark_rmqindex.sql.calls import plan_files_of
-from pyspark_rmqindex.sql.key_finder import KeyFinder
+from pyspark_rmqindex.sql import KeyFinder, plan_files_of
 from recorded import BROKER_VERSIONS, MESSAGE_KINDS, ROCKETMQ_CLASSES, STORE_KINDS
 from rmqindex import (
     CommitLog,

@@ -22,12 +22,11 @@ from spark_writes import write
 from examples import examples
 from pyspark_rmqindex import DefaultSource
 from pyspark_rmqindex.files.listing import list_slices
-from pyspark_rmqindex.join.key_chunk import KeyColumns
-from pyspark_rmqindex.join.task import LookupTask
+from pyspark_rmqindex.join import KeyColumns, LookupTask
 from pyspark_rmqindex.options import EVERYTHING, read_options, stream_options
 from pyspark_rmqindex.schema import full_schema
-from pyspark_rmqindex.sql.key_finder import KeyFinder
-from pyspark_rmqindex.stream.entries import IndexStreamReader
+from pyspark_rmqindex.sql import KeyFinder
+from pyspark_rmqindex.stream import IndexStreamReader
 from rmqindex import IndexFileWriter, Layout, RmqIndexError
 from rmqindex.bulk import relayout_index
 from s3_server import BUCKET

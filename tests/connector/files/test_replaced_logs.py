@@ -19,16 +19,14 @@ from live_broker import LiveLog
 from pyspark_rmqcommitlog import DefaultSource as MessageSource
 from pyspark_rmqconsumequeue import DefaultSource as QueueSource
 from pyspark_rmqindex import DefaultSource as IndexSource
-from pyspark_rmqindex.join.key_chunk import KeyColumns
+from pyspark_rmqindex.join import KeyColumns, LookupTask
 from pyspark_rmqindex.join.lookup import _list, _list_in_task, _ListingAnswer
-from pyspark_rmqindex.join.task import LookupTask
 from pyspark_rmqindex.options import EVERYTHING, read_options
 from pyspark_rmqindex.read.plan_leak import create_state
 from pyspark_rmqindex.read.plan_leak_reader import SharedPlanReader
 from pyspark_rmqindex.read.verification import MessageCheck
 from pyspark_rmqindex.schema import arrow_schema, full_schema
-from pyspark_rmqindex.sql.calls import plan_files_of
-from pyspark_rmqindex.sql.key_finder import KeyFinder
+from pyspark_rmqindex.sql import KeyFinder, plan_files_of
 from replacements import (
     COUNT,
     FILE_SIZE,

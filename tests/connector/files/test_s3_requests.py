@@ -7,7 +7,7 @@ import pytest
 from kinds import sampled
 from pyspark_rmqindex.files.listing import list_slices
 from pyspark_rmqindex.options import read_options
-from pyspark_rmqindex.read.reader import IndexReader
+from pyspark_rmqindex.read import IndexReader
 from pyspark_rmqindex.schema import full_schema
 from rmqindex import CorruptIndexError, IndexFileWriter, Layout
 from rows import rows_read

@@ -20,7 +20,7 @@ from pyspark_rmqindex.files.stores import (
     store_of,
     store_of_log,
 )
-from pyspark_rmqindex.messages.reader import MessageReader
+from pyspark_rmqindex.messages import MessageReader
 from pyspark_rmqindex.options import message_options, read_options
 from rmqindex import RmqIndexError, sample_store
 from rmqindex.storage import Location

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pyspark_rmqindex.files.slices import FileSlice
+from pyspark_rmqindex.files import FileSlice
 from pyspark_rmqindex.join.cost import (
     STRATEGIES,
     crossover,

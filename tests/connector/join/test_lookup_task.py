@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import StringType, StructField, StructType, TimestampType
 
-from pyspark_rmqindex.files.listing import list_slices
+from pyspark_rmqindex.files import list_slices
 from pyspark_rmqindex.join.key_chunk import KeyChunk, KeyColumns, Limits
 from pyspark_rmqindex.join.task import HOWS, LookupTask
 from pyspark_rmqindex.options import EVERYTHING, Range, read_options

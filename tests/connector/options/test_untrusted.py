@@ -13,7 +13,7 @@ from pyspark_rmqindex.read.plan_log import ScanPlan, plan_from_schema, plan_sche
 from pyspark_rmqindex.stream.checkpoint import offsets_from_json
 from pyspark_rmqindex.stream.commit import StreamBatch, commit_batch, staging_of
 from pyspark_rmqindex.stream.store_offset import StoreOffset
-from pyspark_rmqindex.write.job import write_options
+from pyspark_rmqindex.write import write_options
 from rmqindex import RmqIndexError
 from rmqindex.storage import Location
 from rmqindex.store import expand, matcher

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyspark_rmqindex.files.slices import FileSlice
+from pyspark_rmqindex.files import FileSlice
 from pyspark_rmqindex.options import NOTHING, Range, read_options
 from pyspark_rmqindex.read.batches import keep
 from pyspark_rmqindex.read.filters import Wanted

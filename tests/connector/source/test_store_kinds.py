@@ -12,15 +12,14 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from tests.system.store_kinds import KINDS, bytes_of, copy_store, told, units_of
 
 from pyspark_rmqindex import lookup, table
-from pyspark_rmqindex.files.listing import list_files, list_slices
-from pyspark_rmqindex.files.stores import logs_of, store_of_log, with_logs
+from pyspark_rmqindex.files import list_files, list_slices, logs_of, store_of_log, with_logs
 from pyspark_rmqindex.options import message_stream_options, read_options
 from pyspark_rmqindex.schema import message_schema
 from pyspark_rmqindex.source.index import DefaultSource
 from pyspark_rmqindex.source.messages import MessageSource
 from pyspark_rmqindex.source.queues import QueueSource
-from pyspark_rmqindex.stream.messages import MessageStreamReader
-from pyspark_rmqindex.write.job import write_options
+from pyspark_rmqindex.stream import MessageStreamReader
+from pyspark_rmqindex.write import write_options
 from rmqindex import CommitLog, CorruptCommitLogError, RmqIndexError
 from rmqindex.storage import Location
 from rows import rows_read

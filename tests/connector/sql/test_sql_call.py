@@ -19,8 +19,7 @@ from pyspark.sql.udtf import AnalyzeArgument
 
 from kinds import sampled
 from pyspark_rmqindex.options import EVERYTHING, Range, read_options
-from pyspark_rmqindex.read.planning import IndexPartition, Query
-from pyspark_rmqindex.read.reader import IndexReader
+from pyspark_rmqindex.read import IndexPartition, IndexReader, Query
 from pyspark_rmqindex.sql import key_finder
 from pyspark_rmqindex.sql.calls import bind, check_path, plan_call, plan_files_of, time_range
 from pyspark_rmqindex.sql.functions import _LookupFunction

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 
 from commitlog_encoder import Log, Message
 from live_broker import LiveLog, follow, started
-from pyspark_rmqindex.messages.reader import MessageReader
+from pyspark_rmqindex.messages import MessageReader
 from pyspark_rmqindex.options import message_options, message_schema_options, message_stream_options
 from pyspark_rmqindex.schema import message_schema
 from pyspark_rmqindex.stream.messages import MessageStreamReader

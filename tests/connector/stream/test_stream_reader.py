@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 
 from live_broker import LiveIndex, follow, started
 from pyspark_rmqindex.options import read_options, schema_options, stream_options
-from pyspark_rmqindex.read.reader import IndexReader
+from pyspark_rmqindex.read import IndexReader
 from pyspark_rmqindex.schema import full_schema
 from pyspark_rmqindex.source.index import DefaultSource
 from pyspark_rmqindex.source.messages import MessageSource

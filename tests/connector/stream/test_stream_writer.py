@@ -22,8 +22,7 @@ from pyspark_rmqindex.stream.commit import (
     staging_of,
 )
 from pyspark_rmqindex.stream.writer import IndexStreamWriter
-from pyspark_rmqindex.write.job import write_options
-from pyspark_rmqindex.write.writer import IndexWriter
+from pyspark_rmqindex.write import IndexWriter, write_options
 from rmqindex import IndexFile, IndexFileWriter, Layout, RmqIndexError
 from rmqindex.bulk import CONTENT, RunSlice
 from rmqindex.transaction import Owner, effective_listing, staging_root

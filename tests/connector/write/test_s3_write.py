@@ -17,7 +17,7 @@ from spark_writes import GEOMETRY, LAYOUT, SCHEMA, batch, write
 
 from damage import DAMAGES, damaged
 from kinds import sampled
-from pyspark_rmqindex.stream.writer import IndexStreamWriter
+from pyspark_rmqindex.stream import IndexStreamWriter
 from pyspark_rmqindex.write import writer as writer_module
 from pyspark_rmqindex.write.job import write_options
 from pyspark_rmqindex.write.writer import IndexWriter

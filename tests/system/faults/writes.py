@@ -24,13 +24,12 @@ from pyspark.sql.types import IntegerType, LongType, StructType
 from tests.system.simulator.users.outcome import REFUSED, Outcome
 
 import rmqindex
+from pyspark_rmqindex.stream import IndexStreamWriter, StreamBatch
 from pyspark_rmqindex.stream import writer as stream_writer
-from pyspark_rmqindex.stream.commit import StreamBatch
-from pyspark_rmqindex.stream.writer import IndexStreamWriter
+from pyspark_rmqindex.write import IndexWriter
 from pyspark_rmqindex.write import write_index as write_index_module
 from pyspark_rmqindex.write import writer as writer_module
 from pyspark_rmqindex.write.write_index import write_index
-from pyspark_rmqindex.write.writer import IndexWriter
 from rmqindex import RmqIndexError
 from rmqindex.cli import main
 from rmqindex.storage import write_own

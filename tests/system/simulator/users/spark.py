@@ -224,10 +224,8 @@ def joined(strategy: str) -> Callable[[Outcome, Place, dict[str, Any]], list[tup
     def asked(_: Outcome, place: Place, question: dict[str, Any]) -> list[tuple[Any, ...]]:
         import pyarrow as pa
 
-        from pyspark_rmqindex.files.listing import list_slices
-        from pyspark_rmqindex.files.stores import with_logs
-        from pyspark_rmqindex.join.key_chunk import KeyColumns
-        from pyspark_rmqindex.join.task import LookupTask
+        from pyspark_rmqindex.files import list_slices, with_logs
+        from pyspark_rmqindex.join import KeyColumns, LookupTask
         from pyspark_rmqindex.options import read_options
         from pyspark_rmqindex.schema import full_schema
 
@@ -248,8 +246,7 @@ def called(_: Outcome, place: Place, question: dict[str, Any]) -> list[tuple[Any
     """Call ``rmq_lookup`` for each key."""
     from pyspark_rmqindex.options import read_options
     from pyspark_rmqindex.schema import full_schema
-    from pyspark_rmqindex.sql.calls import plan_files_of
-    from pyspark_rmqindex.sql.key_finder import KeyFinder
+    from pyspark_rmqindex.sql import KeyFinder, plan_files_of
 
     options = read_options(_options(place, _untimed(question), commitLog="auto"))
     schema = full_schema(keys=True, log=True)
