@@ -7,17 +7,13 @@ import subprocess
 import sys
 from unittest import mock
 
-import pandas as pd
-import pyarrow as pa
 import pyspark
 import pytest
 from pyspark.sql import datasource
 from pyspark.sql.types import IntegerType, StructType
 
 import pyspark_rmqindex
-from pyspark_rmqindex.join import hash_columns
-from pyspark_rmqindex.source.index import DefaultSource
-from pyspark_rmqindex.sql.series_hashes import hash_series
+from pyspark_rmqindex import DefaultSource
 from rmqindex import CommitLog, sample_store
 from spark_versions import lacking
 
@@ -95,13 +91,6 @@ def test_writing_a_stream_is_refused_with_what_to_use(monkeypatch):
     monkeypatch.delattr(datasource, "DataSourceStreamArrowWriter", raising=False)
     with pytest.raises(ValueError, match=r"^writeStream: expected PySpark 4\.1 .* foreachBatch"):
         DefaultSource({}).streamWriter(StructType(), overwrite=False)
-
-
-def test_pandas_columns_have_the_same_hashes():
-    """NULL included."""
-    topics, keys = ["TopicTest", None, "é", "TopicTest"], ["k", "k", "\U0001f600", None]
-    hashes = hash_series(pd.Series(topics), pd.Series(keys))
-    assert pa.array(hashes).equals(hash_columns(pa.array(topics), pa.array(keys)))
 
 
 @pytest.mark.parametrize(

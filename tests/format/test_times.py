@@ -27,6 +27,7 @@ from rmqindex.times import (
     system_zone,
     to_microseconds,
     to_milliseconds,
+    zone_of,
 )
 
 ENDS = [INT64_MIN, INT64_MIN + 1, -1001, -1000, -999, -1, 0, 1, 999, 1000, INT64_MAX - 1, INT64_MAX]
@@ -325,3 +326,10 @@ class TestSystemZone:
         monkeypatch.setenv("TZ", "Asia/Nowhere")
         with pytest.raises(ValueError, match="TZ: expected a time zone such as Asia/Shanghai"):
             system_zone()
+
+
+@pytest.mark.parametrize("name", ["../../../etc/passwd", "/etc/passwd", "a\0b"])
+def test_a_time_zone_is_no_path(name):
+    """It names a file of the zone database."""
+    with pytest.raises(ValueError, match="time zone: expected"):
+        zone_of(name)

@@ -19,13 +19,10 @@ from live_broker import LiveLog
 from pyspark_rmqcommitlog import DefaultSource as MessageSource
 from pyspark_rmqconsumequeue import DefaultSource as QueueSource
 from pyspark_rmqindex import DefaultSource as IndexSource
+from pyspark_rmqindex.files import list_slices, with_logs
 from pyspark_rmqindex.join import KeyColumns, LookupTask
-from pyspark_rmqindex.join.lookup import _list, _list_in_task, _ListingAnswer
 from pyspark_rmqindex.options import EVERYTHING, read_options
-from pyspark_rmqindex.read.plan_leak import create_state
-from pyspark_rmqindex.read.plan_leak_reader import SharedPlanReader
-from pyspark_rmqindex.read.verification import MessageCheck
-from pyspark_rmqindex.schema import arrow_schema, full_schema
+from pyspark_rmqindex.schema import full_schema
 from pyspark_rmqindex.sql import KeyFinder, plan_files_of
 from replacements import (
     COUNT,
@@ -37,8 +34,7 @@ from replacements import (
     rewritten,
     truncated_and_rewritten,
 )
-from rmqindex import IndexFile, RmqIndexError
-from rmqindex.storage import Location, from_json
+from rmqindex import RmqIndexError
 
 GEOMETRY = {
     "maxHashSlotNum": str(LAYOUT.hash_slot_num),
@@ -74,10 +70,9 @@ def planned(source, path, **options):
 
 def planned_table(path, **options):
     """Plan a query of ``table()``, and return what reads it."""
-    checked = read_options(
-        {"path": str(path), "commitLog": "auto", "pushdown": "true", **GEOMETRY, **options}
-    )
-    reader = SharedPlanReader(checked, full_schema(keys=True, log=True), {}, create_state())
+    asked = {"path": str(path), "commitLog": "auto", "pushdown": "true", "relation": "one"}
+    made = IndexSource({**asked, **GEOMETRY, **options})
+    reader = made.reader(made.schema())
     filters = [EqualTo(("topic",), TOPIC), In(("key",), tuple(KEYS))]
     reader.pushFilters([*filters, GreaterThanOrEqual(("position",), 1)])
     partitions = reader.partitions()
@@ -92,7 +87,7 @@ def planned_lookup(path, **options):
     schema = full_schema(
         keys=False, log=checked.has_log, message=checked.message, store=checked.has_store
     )
-    slices = tuple(_list(checked).slices)
+    slices = tuple(with_logs(list_slices(checked).slices, checked.commit_log))
     task = LookupTask(slices, checked, KeyColumns(0, 1), schema, "inner")
     batch = pa.record_batch({"topic": [TOPIC] * COUNT, "key": KEYS})
     return lambda: [row for found in task([batch]) for row in found.to_pylist()]
@@ -207,24 +202,6 @@ def test_a_rewrite_while_a_file_is_read_is_noticed(stores, store, source):
         list(batches)
 
 
-def test_a_rewrite_while_entries_are_compared_is_noticed(stores, store):
-    """The log stays open for all entries of a task."""
-    checked = read_options({"path": str(store), "commitLog": "auto", **GEOMETRY})
-    each = _list(checked).slices[0]
-    verifier = MessageCheck(checked, arrow_schema(full_schema(keys=False, log=True)))
-
-    def compare(change):
-        with IndexFile(each.path, LAYOUT) as file, verifier:
-            found = list(verifier.check(file, each, next(file.scan())))
-            change()
-            return found
-
-    (found,) = compare(lambda: None)
-    assert set(found.column("match_state").to_pylist()) == {"verified"}
-    with pytest.raises(RmqIndexError, match=r"commitlog/\d+: the file was replaced or rewritten"):
-        compare(lambda: rewritten(stores["b"] / "commitlog", store / "commitlog"))
-
-
 @pytest.mark.parametrize("left", [0, 40, 600])
 def test_a_cached_file_that_is_cut_is_refused(store, left):
     """Of the last page of a mapped file that is cut, the rest reads as zeros: no such key."""
@@ -290,24 +267,6 @@ def test_units_that_are_appended_after_the_plan_are_no_replacement(store):
     with path.open("r+b") as file:
         file.write(data)
     assert len(read()) == COUNT
-
-
-def test_a_plan_carries_a_log_once_whatever_the_slices(store):
-    """All slices of a partition share it."""
-    checked = read_options({"path": str(store), "commitLog": "auto", **GEOMETRY})
-    slices = _list(checked).slices
-    assert len(slices) > 1
-    assert len({id(each.commit_log) for each in slices}) == 1
-
-
-def test_a_client_of_spark_connect_gets_the_same_plan(store):
-    """It is listed by a task, and travels as text."""
-    checked = read_options({"path": str(store), "commitLog": "auto", **GEOMETRY})
-    (batch,) = _list_in_task(checked, iter([None]))
-    document = json.loads(batch.column(0)[0].as_py())
-    assert len(document["logs"]) == 1
-    answer = from_json(_ListingAnswer, document, {Location: checked.storage.at})
-    assert answer.listing() == _list(checked)
 
 
 @pytest.fixture

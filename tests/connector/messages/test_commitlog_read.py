@@ -8,15 +8,18 @@ import json
 import shutil
 import zlib
 
+import pyarrow as pa
 import pytest
 from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql import functions as F  # noqa: N812  (Spark's custom)
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from kinds import sampled
+from pyspark_rmqindex.messages.columns import as_timestamps
 from pyspark_rmqindex.schema import MESSAGE_COLUMNS, message_schema
 from recorded import MESSAGE_KINDS, ROCKETMQ_CLASSES
 from rmqindex import CommitLog, RemotingMessageId, decode_uniq_key, sample_store
+from rmqindex.times import LAST_MILLISECOND
 from rows import milliseconds
 
 STORES = {
@@ -440,3 +443,11 @@ def test_milliseconds_at_both_ends_are_no_bounds(spark):
         assert wide.count() == expected
         for bound in ({"beginTimestamp": most}, {"endTimestamp": least}):
             assert load(spark, sample_store(), **bound, **options).count() == 0
+
+
+def test_times_are_exact_or_null():
+    """A client can send any time."""
+    beyond = [-(2**63), -LAST_MILLISECOND - 1, LAST_MILLISECOND + 1, 2**63 - 1]
+    values = pa.array([*beyond, -LAST_MILLISECOND, 0, LAST_MILLISECOND])
+    times = as_timestamps(values, pa.timestamp("us", "UTC")).cast(pa.int64()).to_pylist()
+    assert times == [None] * 4 + [-LAST_MILLISECOND * 1000, 0, LAST_MILLISECOND * 1000]

@@ -12,12 +12,13 @@ from engines import RECORDED_STORES
 from pyspark_rmqindex.options import read_options
 from pyspark_rmqindex.read.audit import AuditReader
 from recorded import STORE_KINDS
-from rmqindex.audit.queue_rules import QUEUE_RULES
 
 STORE = rmqindex.sample_store()
 STORES = {name: case.path for name, case in RECORDED_STORES.items()} | {
     path.name: path / "store" for path in sorted(STORE_KINDS.iterdir()) if path.is_dir()
 }
+# What a task without the queues' units cannot find, besides the rules that name queues.
+QUEUE_PROPERTIES = {"property_number", "topic_kind"}
 
 
 def by_tasks(path):
@@ -37,7 +38,8 @@ def by_tasks(path):
 
 def by_verify(path):
     """Return the findings of ``verify()`` but those of ConsumeQueues; or the error."""
-    queues = {rule.name for rule in QUEUE_RULES}
+    names = {rule.name for rule in rmqindex.AUDIT_RULES}
+    queues = {name for name in names if name.startswith("queue")} | QUEUE_PROPERTIES
     try:
         rows = rmqindex.verify(path, "auto").to_pylist()
     except rmqindex.RmqIndexError as error:

@@ -17,7 +17,6 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pyspark_rmqindex.messages.columns import as_timestamps
 from pyspark_rmqindex.options import NOTHING, Range
 from pyspark_rmqindex.read.batches import MAX_ROWS, BatchBuilder, keep, merge
 from pyspark_rmqindex.schema import arrow_schema, full_schema
@@ -160,10 +159,3 @@ def test_store_times_are_exact_or_refused(stored):
     else:
         built = builder.build(batch, Location("/f")).column(0).cast(pa.int64())
         assert built.to_pylist() == [0, stored * 1000]
-
-
-def test_times_of_messages_are_exact_or_null():
-    """A client can send any time."""
-    values = pa.array([*BEYOND, -LAST_MILLISECOND, 0, LAST_MILLISECOND])
-    times = as_timestamps(values, pa.timestamp("us", "UTC")).cast(pa.int64()).to_pylist()
-    assert times == [None] * 4 + [-LAST_MILLISECOND * 1000, 0, LAST_MILLISECOND * 1000]

@@ -21,13 +21,13 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from pyspark_rmqcommitlog import DefaultSource as MessageSource
+from pyspark_rmqconsumequeue import DefaultSource as QueueSource
+from pyspark_rmqindex import DefaultSource
 from pyspark_rmqindex.read.filters import MAX_PAIRS
 from pyspark_rmqindex.read.plan_leak_reader import SharedPlanReader
 from pyspark_rmqindex.read.plan_log import state_directory
 from pyspark_rmqindex.read.reader import IndexReader, PushdownReader
-from pyspark_rmqindex.source.index import DefaultSource
-from pyspark_rmqindex.source.messages import MessageSource
-from pyspark_rmqindex.source.queues import QueueSource
 from pyspark_rmqindex.spark_version import plans_each_scan
 from rmqindex import sample_store
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import errno
+import json
 import multiprocessing
 import os
 import pickle
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, In
 
+from damage import DAMAGES, damaged
 from pyspark_rmqindex.options import Range, read_options
 from pyspark_rmqindex.read import plan_leak, plan_log
 from pyspark_rmqindex.read.filters import MAX_PAIRS, Wanted
@@ -337,3 +339,55 @@ def test_a_planning_that_never_ends_is_an_error_for_the_others(state, monkeypatc
         pytest.raises(ValueError, match="another query of it has been planning for ten minutes"),
     ):
         plan(state, pair("a"))
+
+
+class TestOwnState:
+    """What plannings of one relation leave to each other."""
+
+    @pytest.mark.parametrize("how", DAMAGES)
+    def test_a_damaged_state_asks_for_a_fresh_table(self, tmp_path, how):
+        """A part of what was asked for could be missing in it."""
+        path = tmp_path / "relation.json"
+        path.write_bytes(damaged({"generation": 0, "wanted": None, "listing": ""}, how))
+        if how == "huge":
+            with path.open("r+b") as file:
+                file.truncate(1 << 40)
+        with (
+            pytest.raises(ValueError, match=rf"{path}: damaged.* make a fresh table\(\)"),
+            locked_state(str(path)),
+        ):
+            pass
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"wanted": []},
+            {"wanted": {"pairs": 1}},
+            {"listing": 1},
+            {"generation": None},
+            {"generation": -1},
+        ],
+    )
+    def test_a_state_has_its_own_fields(self, tmp_path, change):
+        """Each is checked."""
+        path = tmp_path / "relation.json"
+        fields = {"wanted": None, "listing": "", "generation": 0, **change}
+        path.write_text(json.dumps(fields))
+        with pytest.raises(ValueError, match="damaged"), locked_state(str(path)):
+            pass
+
+    @pytest.mark.parametrize("how", DAMAGES)
+    def test_a_damaged_plan_is_named(self, tmp_path, monkeypatch, how):
+        """last_plan() has no other to show."""
+        monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
+        plan = ScanPlan((("t", "k"),), (7,), ("position >= 1",), 1, 2, 3, 4)
+        record_plan({"path": "x"}, plan)
+        assert plan_from_schema(plan_schema({"path": "x", "lastPlan": "true"})) == plan
+        assert plan_from_schema(plan_schema({"path": "y"})) is None
+        (path,) = (tmp_path / "rmqindex").iterdir()
+        path.write_bytes(damaged(asdict(plan), how))
+        if how == "huge":
+            with path.open("r+b") as file:
+                file.truncate(1 << 40)
+        with pytest.raises(RmqIndexError, match=f"^{path}: expected the plan of a scan"):
+            plan_schema({"path": "x"})

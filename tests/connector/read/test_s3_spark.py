@@ -8,7 +8,6 @@ import re
 import pytest
 
 from pyspark_rmqindex import last_plan, lookup, register, table, write_index
-from pyspark_rmqindex.join.lookup import _list_in_task
 from pyspark_rmqindex.options import (
     OPTIONS,
     message_options,
@@ -289,15 +288,6 @@ class TestSecrets:
         with pytest.raises(ValueError, match="expected a bucket behind") as e:
             read_options({"paths": json.dumps([f"s3://{SECRETS[0]}:{SECRETS[1]}@b/a"])})
         assert SECRETS[1] not in str(e.value)
-
-    def test_a_listing_made_in_a_task_holds_none(self, far, s3_store):
-        """It is rows, which a plan or a log may show; who asked for it knows the keys."""
-        options = read_options({**far, "path": s3_store, "commitLog": "auto"})
-        (batch,) = _list_in_task(options, iter([None]))
-        (text,) = batch.column(0).to_pylist()
-        assert f"{s3_store}/index/" in text
-        assert f"{s3_store}/commitlog/" in text
-        assert not any(secret in text for secret in SECRETS)
 
     def test_an_empty_key_is_an_error(self):
         """Which cannot show it, as no error of these options does."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import shutil
 
+import pandas as pd
+import pyarrow as pa
 import pytest
 from pyspark.sql.types import (
     ArrayType,
@@ -18,12 +20,14 @@ from pyspark.sql.types import (
 from pyspark.sql.udtf import AnalyzeArgument
 
 from kinds import sampled
+from pyspark_rmqindex.join import hash_columns
 from pyspark_rmqindex.options import EVERYTHING, Range, read_options
 from pyspark_rmqindex.read import IndexPartition, IndexReader, Query
 from pyspark_rmqindex.sql import key_finder
 from pyspark_rmqindex.sql.calls import bind, check_path, plan_call, plan_files_of, time_range
 from pyspark_rmqindex.sql.functions import _LookupFunction
 from pyspark_rmqindex.sql.key_finder import KeyFinder
+from pyspark_rmqindex.sql.series_hashes import hash_series
 from rmqindex import IndexFileWriter, Layout, RmqIndexError, index_key, key_hash, sample_store
 
 TYPES = {str: StringType(), bool: BooleanType(), int: IntegerType(), type(None): NullType()}
@@ -334,3 +338,10 @@ class TestPlacesAndTopics:
         for _ in range(2):
             assert len(task.eval(str(tmp_path / "store"), "TopicTest", "order-49")) == 8
         assert caplog.text.count("the oldest IndexFile begins at offset") == 1
+
+
+def test_pandas_columns_have_the_same_hashes():
+    """NULL included."""
+    topics, keys = ["TopicTest", None, "é", "TopicTest"], ["k", "k", "\U0001f600", None]
+    hashes = hash_series(pd.Series(topics), pd.Series(keys))
+    assert pa.array(hashes).equals(hash_columns(pa.array(topics), pa.array(keys)))

@@ -510,3 +510,13 @@ class TestAFileThatExpiresBesideAReader:
         first.unlink()
         with pytest.raises(RmqIndexError, match=f"{first.name}: the file was removed since"):
             rows_read(reader, parts)
+
+
+@pytest.mark.spark_streams
+@pytest.mark.parametrize("data", [{"offset": "0"}, {"offset": True}, {"offset": 1.5}])
+def test_an_offset_of_messages_has_its_own_fields(data):
+    """Likewise."""
+    from pyspark_rmqindex.stream.messages import LogOffset
+
+    with pytest.raises(ValueError, match="offset: expected an integer of 64 bits, got"):
+        LogOffset.from_json(data)

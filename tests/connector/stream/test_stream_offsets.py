@@ -496,3 +496,28 @@ def test_finished_files_of_another_type_are_refused(value):
     offset[DIRECTORY]["finished"] = value
     with pytest.raises(ValueError, match="expected that of a stream of rmqindex"):
         offsets_from_json(StoreOffset, offset)
+
+
+OFFSET = {
+    "file": "100", "position": 1, "entries": 1, "phy_offset": 0, "begin_timestamp": 0,
+    "begin_phy_offset": 0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"file": 100},
+        {"file": None},
+        {"position": "1"},
+        {"position": True},
+        {"entries": 1.0},
+        {"last_name": 1},
+        {"furthest_phy_offset": "0"},
+    ],
+)
+def test_an_offset_of_entries_has_its_own_fields(change):
+    """The checkpoint is a file like others."""
+    with pytest.raises(ValueError, match="the checkpoint's offset: expected that of a stream"):
+        offsets_from_json(StoreOffset, {"/store/index": {**OFFSET, **change}})
+    assert offsets_from_json(StoreOffset, {"/store/index": OFFSET})

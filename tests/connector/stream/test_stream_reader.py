@@ -12,11 +12,11 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles, Rea
 from pyspark.sql.types import StructType
 
 from live_broker import LiveIndex, follow, started
+from pyspark_rmqcommitlog import DefaultSource as MessageSource
+from pyspark_rmqindex import DefaultSource
 from pyspark_rmqindex.options import read_options, schema_options, stream_options
 from pyspark_rmqindex.read import IndexReader
 from pyspark_rmqindex.schema import full_schema
-from pyspark_rmqindex.source.index import DefaultSource
-from pyspark_rmqindex.source.messages import MessageSource
 from pyspark_rmqindex.stream.entries import IndexStreamReader
 from pyspark_rmqindex.stream.listing import Directories
 from rmqindex import CorruptIndexError, RmqIndexError

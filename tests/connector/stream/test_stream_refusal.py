@@ -7,8 +7,8 @@ import sys
 import pyspark
 import pytest
 
-from pyspark_rmqindex.source.index import DefaultSource
-from pyspark_rmqindex.source.messages import MessageSource
+from pyspark_rmqcommitlog import DefaultSource as MessageSource
+from pyspark_rmqindex import DefaultSource
 
 
 @pytest.mark.parametrize("source", [DefaultSource, MessageSource])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 import os
 from pathlib import Path
 
@@ -459,3 +460,36 @@ def test_a_stream_of_another_source_is_written_by_pyspark_4_1_too(spark, tmp_pat
     query.awaitTermination()
     rows.write.format("rmqindex").mode("append").options(**geometry).save(str(tmp_path / "once"))
     assert contents(tmp_path / "index") == contents(tmp_path / "once")
+
+
+@pytest.mark.parametrize(
+    "ledger",
+    [
+        {"streams": []},
+        {"streams": {"q": "1"}},
+        {"streams": {"q": True}},
+        {"tail": []},
+        {"tail": {}},
+        {"tail": {"name": "1", "path": "/etc/passwd"}},
+    ],
+)
+def test_a_ledger_has_its_own_fields(tmp_path, ledger):
+    """It says which batches are in the index, so that nothing else may pass for it."""
+    options = write_options({"path": str(tmp_path / "index")})
+    root = staging_root(options.directory)
+    root.mkdir()
+    fields = {"job": "stream-q-0", "created": False, "old": [], "new": [], "ledger": ledger}
+    (root / "ledger.json").write_text(json.dumps(fields))
+    with pytest.raises(RmqIndexError, match=r"index\.rmqindex/ledger\.json: expected what batches"):
+        commit_batch(options, StreamBatch("q", 0), [], None, Owner.current())
+
+
+@pytest.mark.parametrize("query", ["../../elsewhere", "/elsewhere", "a/b", ""])
+def test_the_id_of_a_query_leads_nowhere_else(tmp_path, query):
+    """It comes from a checkpoint, and names a directory."""
+    options = write_options({"path": str(tmp_path / "index")})
+    if query:
+        with pytest.raises(ValueError, match="job: expected a name"):
+            staging_of(options, StreamBatch(query, 0))
+    else:
+        assert staging_of(options, StreamBatch(query, 0)).path.parent.parent == tmp_path
