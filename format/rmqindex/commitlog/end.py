@@ -30,6 +30,7 @@ from rmqindex.commitlog.walk import (
     find_record,
     is_full,
     is_record,
+    record_at,
     record_crc_fault,
     walk,
 )
@@ -256,10 +257,18 @@ class LogTail:
         if any(record_crc_fault(records, place) is None for place in later[:1].tolist()):
             return True
         asked = range(min(len(records), ASKED_RECORDS))
-        led = {led_by_unit(root, records, place) for root in self._roots for place in asked}
+        known = range(self._file.start + self._frames.first, self._file.start + self._frames.at)
+        led = {
+            led_by_unit(root, records, place, known, self._record_at)
+            for root in self._roots
+            for place in asked
+        }
         if led & {True, False}:
             return False not in led
         return self._have_entry(records)
+
+    def _record_at(self, offset: int) -> Records | None:
+        return record_at(self._source, self._file, offset - self._file.start, crc=False)
 
     def _have_entry(self, records: Records) -> bool:
         """Return whether an IndexFile has an entry of one of the records, with its offset and hash.

@@ -65,8 +65,8 @@ class Frames:
 
     def __init__(self, start: int, newest: int | None = None) -> None:
         """Begin a pass behind a record of the store timestamp ``newest``, if that is known."""
-        #: Where the next frame starts, bytes from the start of the file.
-        self.at = 0
+        #: Where the walk began, and where the next frame starts, bytes from the start of the file.
+        self.first = self.at = 0
         self._start = start
         self._newest = newest
         self._last: int | None = None

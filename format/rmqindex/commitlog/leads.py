@@ -23,6 +23,7 @@ import os
 import re
 from bisect import bisect_left
 from contextlib import suppress
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -76,9 +77,7 @@ __all__ = [
     "proved_lead",
 ]
 
-
 T = TypeVar("T")
-
 _QUEUE_FILE = re.compile(rf"[0-9]{{{FILE_NAME_DIGITS}}}")
 
 
@@ -90,6 +89,10 @@ class LeadKind(enum.Enum):
     BATCH_QUEUE = "batch queue"
     ENTRY = "entry"
     NOTE = "note"
+
+
+#: What a unit of each kind of queue holds.
+_UNIT_DTYPES = {LeadKind.QUEUE: UNIT_DTYPE, LeadKind.BATCH_QUEUE: BATCH_UNIT_DTYPE}
 
 
 class Lead(NamedTuple):
@@ -151,9 +154,8 @@ def find_leads(
         newest += _agreed_lead(root)
         if root.local is not None:
             newest += _checkpoint_lead(root.local, log_stop)
-            for files, is_batch in _queues_of(root.local) if queues else ():
-                lead = _batch_queue_lead if is_batch else _queue_lead
-                _add(files, lead, of_queues, newest)
+            for files, kind in _queues_of(root.local) if queues else ():
+                _add(files, partial(_unit_lead, kind=kind), of_queues, newest)
     newest.sort(key=lambda lead: lead.phy_offset, reverse=True)
     first = min(expiring, key=lambda lead: lead.phy_offset, default=None)
     return Leads(first, tuple(newest))
@@ -223,14 +225,14 @@ def _checkpoint_lead(root: Path, log_stop: int) -> list[Lead]:
     return []
 
 
-def _queues_of(root: Path) -> Iterator[tuple[list[Path], bool]]:
-    """Yield the files of each queue of a store, oldest first, and whether it is a batch queue."""
-    for name in (QUEUE_FOLDER, BATCH_FOLDER):
+def _queues_of(root: Path) -> Iterator[tuple[list[Path], LeadKind]]:
+    """Yield the files of each queue of a store, oldest first, and what they are."""
+    for name, kind in ((QUEUE_FOLDER, LeadKind.QUEUE), (BATCH_FOLDER, LeadKind.BATCH_QUEUE)):
         for topic in _names_in(root / name):
             for queue in _names_in(root / name / topic):
                 folder = root / name / topic / queue
                 files = [each for each in _names_in(folder) if _QUEUE_FILE.fullmatch(each)]
-                yield [folder / each for each in sorted(files)], name == BATCH_FOLDER
+                yield [folder / each for each in sorted(files)], kind
 
 
 def _names_in(folder: Path) -> Iterable[str]:
@@ -239,17 +241,9 @@ def _names_in(folder: Path) -> Iterable[str]:
     return []
 
 
-def _queue_lead(path: Path) -> list[Lead]:
-    return _unit_lead(path, UNIT_DTYPE, LeadKind.QUEUE)
-
-
-def _batch_queue_lead(path: Path) -> list[Lead]:
-    return _unit_lead(path, BATCH_UNIT_DTYPE, LeadKind.BATCH_QUEUE)
-
-
-def _unit_lead(path: Path, dtype: np.dtype[Any], kind: LeadKind) -> list[Lead]:
+def _unit_lead(path: Path, kind: LeadKind) -> list[Lead]:
     """Return where the last unit of a file leads; nothing if there is none, or a blank one."""
-    _, units = last_units(path, dtype, 1)
+    _, units = last_units(path, _UNIT_DTYPES[kind], 1)
     if len(units):
         last = units[-1]
         if last["phy_offset"] or last["size"] != BLANK_SIZE:
@@ -283,8 +277,6 @@ def last_units(path: Path, dtype: np.dtype[Any], most: int) -> tuple[int, NDArra
 _UNITS = 1_024
 # How many units before the log's end may be damaged, one after the other.
 _ANCHORS = 8
-# Where a record has the number of its queue and its queue offset, and how wide they are, bytes.
-_QUEUE_FIELDS = (QUEUE_ID_OFFSET, 4), (QUEUE_OFFSET_OFFSET, 8)
 _DISPATCH_QUEUES = "INNER_MULTI_DISPATCH"
 _DISPATCH_OFFSETS = "INNER_MULTI_QUEUE_OFFSET"
 
@@ -316,8 +308,8 @@ def named_stop(lead: Lead, start: int, record_at: Callable[[int], Records | None
         return _stop_by_header(lead, record_at)
     if lead.place is None or lead.place.local is None:
         return None
-    path, is_batch = lead.place.local, lead.kind is LeadKind.BATCH_QUEUE
-    _, units = last_units(path, BATCH_UNIT_DTYPE if is_batch else UNIT_DTYPE, _ANCHORS)
+    path = lead.place.local
+    _, units = last_units(path, _UNIT_DTYPES[lead.kind], _ANCHORS)
     for unit in units[(units["phy_offset"] >= start) & (units["size"] != BLANK_SIZE)][::-1]:
         found = record_at(int(unit["phy_offset"]))
         if found is not None and found.size[0] == unit["size"]:
@@ -327,34 +319,47 @@ def named_stop(lead: Lead, start: int, record_at: Callable[[int], Records | None
     return None
 
 
-def led_by_unit(root: Path, records: Records, place: int) -> bool | None:
+def led_by_unit(
+    root: Path, records: Records, place: int, known: range, find: Callable[[int], Records | None]
+) -> bool | None:
     """Return whether the unit of a record's queue offset leads to it, in a plain queue of a store.
 
     False where that leads elsewhere, None without one: a broker that ends its log before a record
-    cuts the queues there, too.
+    ends the queues there, too. The bytes of units stay: one counts for none if the unit before it
+    that leads into a range of offsets, where all records are known, leads to none of the queue.
     """
-    start = int(records.starts[place])
-    head = bytes(records.data[start : start + MIN_RECORD_SIZE])
-    queue_id, number = (
-        int.from_bytes(head[at : at + width], "big", signed=True) for at, width in _QUEUE_FIELDS
-    )
+    start = records.starts[place : place + 1]
+    queue_id = int(gather(records.data, start + QUEUE_ID_OFFSET, "i4")[0])
+    number = int(gather(records.data, start + QUEUE_OFFSET_OFFSET, "i8")[0])
     topic = bytes(records.data[int(records.topic_start[place]) : int(records.topic_stop[place])])
-    position = number * UNIT_DTYPE.itemsize
-    if b"\0" in topic or b"/" in topic or position < 0 or not have_places(records)[place]:
+    if b"\0" in topic or b"/" in topic or number < 0 or not have_places(records)[place]:
         return None
     folder = root / QUEUE_FOLDER / os.fsdecode(topic) / str(queue_id)
-    files = sorted(name for name in _names_in(folder) if _QUEUE_FILE.fullmatch(name))
-    name = next((name for name in reversed(files) if int(name) <= position), None)
-    if name is None:
+    units = _units_up_to(folder, number)
+    if not len(units) or units["size"][-1] <= 0 or units["size"][-1] == BLANK_SIZE:
         return None
-    with suppress(OSError), open(folder / name, "rb", buffering=0) as file:  # noqa: PTH123
-        data = os.pread(file.fileno(), UNIT_DTYPE.itemsize, position - int(name))
-        units = np.frombuffer(
-            data[: len(data) // UNIT_DTYPE.itemsize * UNIT_DTYPE.itemsize], UNIT_DTYPE
-        )
-        if len(units) and units["size"][0] > 0 and units["size"][0] != BLANK_SIZE:
-            return bool(units["phy_offset"][0] == records.phy_offset[place])
-    return None
+    if units["phy_offset"][-1] != records.phy_offset[place]:
+        return False
+    for back, offset in enumerate(reversed(units["phy_offset"][:-1].tolist()), start=1):
+        if offset in known:
+            found = find(offset)
+            names = os.fsdecode(topic), str(queue_id)
+            return (found is not None and number - back in _queue_offsets(found, *names)) or None
+    return True
+
+
+def _units_up_to(folder: Path, number: int) -> NDArray[Any]:
+    """Return the unit of a queue offset, and those before it in its file, at most so many."""
+    position = number * UNIT_DTYPE.itemsize
+    files = sorted(name for name in _names_in(folder) if _QUEUE_FILE.fullmatch(name))
+    for name in [name for name in files if int(name) <= position][-1:]:
+        with suppress(OSError), open(folder / name, "rb", buffering=0) as file:  # noqa: PTH123
+            stop = position - int(name) + UNIT_DTYPE.itemsize
+            first = max(stop - _UNITS * UNIT_DTYPE.itemsize, 0)
+            data = os.pread(file.fileno(), stop - first, first)
+            if len(data) == stop - first:
+                return np.frombuffer(data, UNIT_DTYPE)
+    return np.empty(0, UNIT_DTYPE)
 
 
 def _stop_by_header(lead: Lead, record_at: Callable[[int], Records | None]) -> int | None:
@@ -381,7 +386,7 @@ def _proved(lead: Lead, end: int, read: Callable[[int, int], Iterator[Records]])
     if lead.kind is LeadKind.INDEX:
         has_entry = _has_last_entry if lead.place.local is None else _has_entry
         return lead if has_entry(lead) else None
-    if lead.place.local is not None and lead.kind in (LeadKind.QUEUE, LeadKind.BATCH_QUEUE):
+    if lead.place.local is not None and lead.kind in _UNIT_DTYPES:
         offset = _proved_unit(lead.place.local, lead.kind, end, read)
         return None if offset is None else lead._replace(phy_offset=offset)
     return lead
@@ -416,7 +421,7 @@ def _proved_unit(
 ) -> int | None:
     """Return the newest message behind a log's end to which a queue can be believed to lead."""
     is_batch = kind is LeadKind.BATCH_QUEUE
-    dtype = BATCH_UNIT_DTYPE if is_batch else UNIT_DTYPE
+    dtype = _UNIT_DTYPES[kind]
     first, units = last_units(path, dtype, _UNITS)
     sound = _is_sound(units, is_batch=is_batch)
     numbers = np.arange(len(units), dtype=np.int64) + first + int(path.name) // dtype.itemsize
@@ -433,10 +438,14 @@ def _proved_unit(
         at = int(offsets[anchor])
         if _size_at(read, at) == sizes[anchor]:
             topic, queue = path.parent.parent.name, path.parent.name
-            elsewhere = np.concatenate(
-                [np.empty(0, np.int64)]
-                + [_queue_offsets(records, topic, queue) for records in read(at, end)]
-            )
+            passed, elsewhere = offsets[before[before > anchor]], np.empty(0, np.int64)
+            for records in read(at, end):
+                around = np.searchsorted(records.phy_offset, passed, side="left") - 1
+                stops = records.phy_offset + records.size
+                if (passed < np.where(around < 0, 0, stops[around])).any():
+                    return None  # it leads into a message, and is left from before a cut
+                more = _queue_offsets(records, topic, queue)
+                elsewhere = np.concatenate([elsewhere, more])
             left = behind[~np.isin(queue_offsets[behind], elsewhere)]
             return int(offsets[left].max()) if len(left) else None
     return None

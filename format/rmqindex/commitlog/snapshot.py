@@ -331,7 +331,9 @@ def older_tail(log: CommitLog) -> OlderTail | None:
             if newest is None or (store_timestamps(run) >= newest).any():
                 return None  # a broker has written on
             asked = range(min(len(run), ASKED_RECORDS))
-            if any(led_by_unit(root, run, place) is False for root in roots for place in asked):
+            nothing = range(0), lambda _: None
+            led = (led_by_unit(root, run, place, *nothing) for root in roots for place in asked)
+            if any(each is False for each in led):
                 return None
     count = sum(map(len, runs))
     return OlderTail(str(file.path), end - file.start, int(runs[0].phy_offset[0]), count)

@@ -97,7 +97,7 @@ def walk(
     """
     size = min(source.size, file.size)
     head = file.entry_head
-    at = frames.at = start
+    at = frames.first = frames.at = start
     stop = min(stop, size)
     while at < stop:
         window_stop = _window_stop(source, file, at, size)

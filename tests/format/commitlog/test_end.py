@@ -297,6 +297,17 @@ class TestAClockThatStepsBack:
             shutil.copy(min((SAMPLE / "index").iterdir()), folder.parent / "index" / ("9" * 17))
             assert self.dropped(folder)[0] == rest
 
+    @pytest.mark.parametrize("is_start", [False, True])
+    def test_a_unit_behind_one_of_another_message_proves_nothing(self, stepped, is_start):
+        """Behind a cut, the bytes of units are left, as those of messages are."""
+        log, folder, _ = stepped(4, units=14)
+        (queue,) = (folder.parent / "consumequeue" / "TopicTest" / "0").iterdir()
+        units = np.fromfile(queue, UNIT)
+        units["phy_offset"][9] = log.offsets[8] + (not is_start)
+        units.tofile(queue)
+        with CommitLog(folder) as found:
+            assert found.max_offset == log.offsets[10]
+
     def test_entries_of_other_messages_prove_nothing(self, stepped):
         """As of an earlier life of the log, in whose place these stand."""
         log, folder, _ = stepped(4, index=True)
@@ -496,6 +507,17 @@ class TestAWitness:
             file.write(struct.pack(">qiq", 10_000_000, 200, 0))
         with pytest.raises(CorruptCommitLogError, match="leads to a message at offset 10000000"):
             whole(store)
+
+    def test_is_no_unit_behind_one_that_leads_into_a_message(self, store):
+        """Both are left from before a cut of the log, which wrote on over their messages."""
+        expected = whole(store)
+        path, number = self.last_unit(store)
+        (at,) = np.fromfile(path, UNIT)["phy_offset"][number - 1 : number].tolist()
+        with path.open("r+b") as file:
+            file.seek(number * UNIT.itemsize)
+            file.write(struct.pack(">qiq", at + 1, 200, 0))
+            file.write(struct.pack(">qiq", 10_000_000, 200, 0))
+        assert whole(store) == expected
 
     def test_is_a_unit_before_a_torn_one(self, store):
         """Each unit of a queue is judged by itself."""

@@ -272,3 +272,16 @@ def test_a_restored_index_has_the_geometry_of_its_time(tmp_path):
     world.take({"name": "restore", "index": "monday"})
     truth = world.truth
     assert (truth.hash_slot_num, truth.index_num, len(truth.entries)) == (16, 20, 1)
+
+
+@pytest.mark.parametrize(("topics", "goes_on"), [("AAA", False), ("ABA", True)])
+def test_units_from_before_a_cut_may_follow_one_of_the_log(topics, goes_on, tmp_path):
+    """Unless the unit before them leads to where another message stands now."""
+    world = World(tmp_path)
+    world.take({"name": "start"})
+    for topic in topics:
+        world.take({"name": "put", "topic": topic, "body": "00" * 40})
+    for step in ({"name": "cut", "messages": 2}, {"name": "put", "topic": "C", "wait": 7}):
+        world.take(step)
+    assert world.truth.seems_to_go_on == goes_on
+    world.broker.kill()

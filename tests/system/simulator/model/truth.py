@@ -138,12 +138,27 @@ class Truth:
         """
         last = max(((one.offset, one.store_time) for one in self.messages), default=(0, 0))
         led_to = {one.offset for one in (*self.entries, *self.units)}
+        left = (one for one in self.maybe if isinstance(one, Unit))
+        led_to |= {one.offset for one in left if self._goes_on_to(one)}
         return any(
             isinstance(one, Message)
             and one.offset >= self.log_end
             and (one.store_time >= last[1] or one.offset in led_to)
             for one in self.maybe
         )
+
+    def _goes_on_to(self, left: Unit) -> bool:
+        """Tell whether a unit from before a cut follows one of a message that the log has."""
+        queue = left.topic, left.queue_id
+        before = [
+            one
+            for one in self.possibly("units")
+            if (one.topic, one.queue_id) == queue
+            and one.queue_offset < left.queue_offset
+            and one.offset < self.log_end
+        ]
+        last = max(before, key=lambda one: one.queue_offset, default=None)
+        return last is None or last not in self.maybe
 
     @property
     def states(self) -> set[str]:
