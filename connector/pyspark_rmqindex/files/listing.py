@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark_rmqindex.files.slices import FileSlice, changed_error
 from pyspark_rmqindex.files.stores import store_of
-from rmqindex import Layout, RmqIndexError
+from rmqindex import RmqIndexError
 from rmqindex.layout import INDEX_FOLDER, ROCKSDB_STORE_FOLDER, STORE_FOLDERS
 from rmqindex.storage import FileChangedError, map_files
 from rmqindex.store import (
@@ -103,7 +103,7 @@ def open_slice(file_slice: FileSlice, options: ReadOptions) -> Iterator[IndexFil
     try:
         file = open_proved(
             FileEntry.of_file(file_slice.path, file_slice.name_path),
-            Layout(file_slice.hash_slot_num, file_slice.index_num),
+            file_slice.layout,
             options.mode,
             file_slice.fingerprint,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from rmqindex import RmqIndexError
+from rmqindex import Layout, RmqIndexError
 from rmqindex.commitlog import LogSnapshot  # noqa: TC001  (read by from_json)
 from rmqindex.indexfile import Fingerprint  # noqa: TC001  (likewise)
 from rmqindex.layout import FIRST_POSITION
@@ -52,22 +52,26 @@ class FileSlice:
     stop: int
     commit_log: LogSnapshot | None = None
 
+    @property
+    def layout(self) -> Layout:
+        """The geometry of the file."""
+        return Layout(self.hash_slot_num, self.index_num)
+
     @classmethod
     def of(cls, file: SnapshotFile) -> FileSlice | None:
         """Return the slice of a whole file; None without entries."""
-        layout, fingerprint = file.layout, file.fingerprint
-        if layout is None or fingerprint is None:
+        if file.layout is None or file.fingerprint is None:
             return None
         return cls(
             path=file.entry.path,
             name_path=file.name_path,
-            hash_slot_num=layout.hash_slot_num,
-            index_num=layout.index_num,
+            hash_slot_num=file.layout.hash_slot_num,
+            index_num=file.layout.index_num,
             begin_timestamp=file.header.begin_timestamp,
-            fingerprint=fingerprint,
-            limit=fingerprint.stop,
+            fingerprint=file.fingerprint,
+            limit=file.fingerprint.stop,
             start=FIRST_POSITION,
-            stop=fingerprint.stop,
+            stop=file.fingerprint.stop,
         )
 
 

@@ -16,7 +16,7 @@ from pyspark_rmqindex.files.slices import changed_error
 from pyspark_rmqindex.files.stores import store_of
 from pyspark_rmqindex.read.planning import IndexPartition, Query
 from pyspark_rmqindex.read.reader import IndexReader
-from rmqindex import Layout, RmqIndexError, index_key, key_hash
+from rmqindex import RmqIndexError, index_key, key_hash
 from rmqindex.query import NO_LOG, VERIFIED, PointFile, PointLog
 from rmqindex.storage import FileChangedError
 
@@ -125,9 +125,7 @@ class KeyFinder:
         try:
             if open_file is not None:
                 return open_file.lookup(hash_, file_slice.limit)
-            file = PointFile(
-                file_slice.path, Layout(file_slice.hash_slot_num, file_slice.index_num)
-            )
+            file = PointFile(file_slice.path, file_slice.layout)
             if not file.matches(file_slice.fingerprint):
                 file.close()
                 return None

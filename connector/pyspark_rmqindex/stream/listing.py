@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from pyspark_rmqindex.files.listing import list_files
 from pyspark_rmqindex.files.slices import FileSlice
 from pyspark_rmqindex.stream.store_offset import PositionMark, SeenFile, as_java_compares
-from rmqindex import IndexFile, Layout, RmqIndexError
+from rmqindex import IndexFile, RmqIndexError
 from rmqindex.indexfile import fits_layout, open_index_source
 from rmqindex.layout import FIRST_POSITION
 from rmqindex.storage import UnsteadyError, read_steady
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from pyspark_rmqindex.options import ReadOptions
     from pyspark_rmqindex.stream.store_offset import StoreOffset
-    from rmqindex.indexfile import Fingerprint
+    from rmqindex import Layout
     from rmqindex.storage import Location
     from rmqindex.transaction import FileEntry
 
@@ -44,24 +44,11 @@ class LiveFile:
     """A file that has entries: what an offset keeps of it, and what reads it in this batch."""
 
     seen: SeenFile
-    path: Location
-    name_path: Location
-    layout: Layout
-    fingerprint: Fingerprint
+    whole: FileSlice
 
     def slice_of(self, start: int, stop: int) -> FileSlice:
         """Return what a task needs to read the entries from ``start`` to before ``stop``."""
-        return FileSlice(
-            path=self.path,
-            name_path=self.name_path,
-            hash_slot_num=self.layout.hash_slot_num,
-            index_num=self.layout.index_num,
-            begin_timestamp=self.seen.begin_timestamp,
-            fingerprint=self.fingerprint,
-            limit=stop,
-            start=start,
-            stop=stop,
-        )
+        return replace(self.whole, limit=stop, start=start, stop=stop)
 
 
 class Directories:
@@ -104,10 +91,11 @@ class Directories:
 
     def mark_at(self, file: LiveFile, position: int) -> PositionMark:
         """Return the mark of the entries before a position; without an offset if malformed."""
-        with IndexFile(file.path, file.layout, mode=self._options.mode) as index_file:
+        whole = file.whole
+        with IndexFile(whole.path, whole.layout, mode=self._options.mode) as index_file:
             if index_file.entry_count < position - 1:
                 raise RmqIndexError(
-                    f"{file.path}: expected at least the {position - 1} entries that were counted "
+                    f"{whole.path}: expected at least the {position - 1} entries that were counted "
                     f"a moment ago, got {index_file.entry_count}: the file is written anew"
                 )
             last = index_file.scan(position - 1, position, ["phy_offset"])
@@ -130,7 +118,7 @@ class Directories:
             if known is not None:
                 is_current = offset is not None and offset.file == name
                 if file.name_path in self._final and not is_current:
-                    files[name] = replace(known, path=file.path)
+                    files[name] = LiveFile(known.seen, replace(known.whole, path=file.path))
                     continue
             live = self._live_file(file, is_newest=name == newest[directory])
             if live is not None:
@@ -148,11 +136,12 @@ class Directories:
             max(files.values(), key=lambda file: file.seen.begin).seen.name,
         }
         for name, file in files.items():
-            self._known[file.name_path] = file
+            path = file.whole.name_path
+            self._known[path] = file
             if name not in names:
-                self._final.add(file.name_path)
+                self._final.add(path)
             else:
-                self._final.discard(file.name_path)
+                self._final.discard(path)
 
     def _forget(self, listed: list[FileEntry]) -> None:
         there = {file.name_path for file in listed}
@@ -182,7 +171,18 @@ class Directories:
         seen = SeenFile(
             file.name_path.name, header.begin_timestamp, header.begin_phy_offset, stop, checksum
         )
-        return LiveFile(seen, file.path, file.name_path, layout, fingerprint)
+        whole = FileSlice(
+            path=file.path,
+            name_path=file.name_path,
+            hash_slot_num=layout.hash_slot_num,
+            index_num=layout.index_num,
+            begin_timestamp=header.begin_timestamp,
+            fingerprint=fingerprint,
+            limit=stop,
+            start=FIRST_POSITION,
+            stop=stop,
+        )
+        return LiveFile(seen, whole)
 
     def _layout_of(self, file: FileEntry) -> Layout | None:
         """Return the geometry of a file if it is known without searching the file for it.
@@ -191,9 +191,11 @@ class Directories:
         """
         known = self._known.get(file.name_path)
         if known is not None:
-            return known.layout
+            return known.whole.layout
         directory = file.name_path.parent
-        layouts = {each.layout for path, each in self._known.items() if path.parent == directory}
+        layouts = {
+            each.whole.layout for path, each in self._known.items() if path.parent == directory
+        }
         if not layouts:
             return None
         with open_index_source(file.path) as source:
