@@ -6,11 +6,10 @@ nothing but the tasks' commit messages.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceStreamArrowWriter
 
 from pyspark_rmqindex.files.stores import check_one_store
 from pyspark_rmqindex.stream.commit import (
@@ -20,9 +19,15 @@ from pyspark_rmqindex.stream.commit import (
     staging_of,
 )
 from pyspark_rmqindex.write.input_shapes import InputShape
-from pyspark_rmqindex.write.job import choose_tags, in_options, task_name, write_options
+from pyspark_rmqindex.write.job import (
+    TaskResult,
+    choose_tags,
+    in_options,
+    task_name,
+    write_options,
+)
 from rmqindex import RmqIndexError
-from rmqindex.bulk import BY_POSITION, CONTENT, RunBuffer, RunSlice
+from rmqindex.bulk import BY_POSITION, CONTENT, RunBuffer, StagedRows
 from rmqindex.storage import Location, check_no_secret
 from rmqindex.transaction import Owner
 
@@ -30,9 +35,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
+    from pyspark.sql.datasource import WriterCommitMessage
     from pyspark.sql.types import StructType
 
-__all__ = ["IndexStreamWriter", "StagedPart", "task_batch"]
+__all__ = ["IndexStreamWriter", "task_batch"]
 
 # Properties that Spark sets for the tasks of a batch: StreamExecution.QUERY_ID_KEY,
 # MicroBatchExecution.BATCH_ID_KEY.
@@ -48,16 +54,6 @@ _RUN_ROWS = 1_000_000
 # Spark's own options, which reach the sink with the others.
 _FROM_SPARK = frozenset({"checkpointlocation"})
 _NOT_FOR_STREAMS = frozenset({"allowlivestore"})
-
-
-@dataclass(frozen=True, slots=True)
-class StagedPart(WriterCommitMessage):
-    """The commit message of one task."""
-
-    partition: int
-    query: str
-    runs: tuple[RunSlice, ...]
-    store: str | None = None
 
 
 class IndexStreamWriter(DataSourceStreamArrowWriter):
@@ -90,7 +86,7 @@ class IndexStreamWriter(DataSourceStreamArrowWriter):
         self._order = BY_POSITION if self._shape.by_position else CONTENT
         self._owner = Owner.of_ancestor(_JVM)
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedPart:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskResult:
         """Turn the rows of one task into entries."""
         partition, name = task_name()
         batch = task_batch()
@@ -112,14 +108,15 @@ class IndexStreamWriter(DataSourceStreamArrowWriter):
         except BaseException:
             buffer.remove()
             raise
-        return StagedPart(partition, batch.query, tuple(buffer.slices), stores.store)
+        staged = StagedRows(tuple(buffer.slices))
+        return TaskResult(partition, staged, stores.store, batch.query)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batch_id: int) -> None:
         """Commit the batch to the index, unless an earlier run has done so."""
-        parts = _parts(messages)
-        batch = StreamBatch(parts[0].query, batch_id)
-        check_one_store(part.store for part in parts)
-        runs = [run for part in parts for run in part.runs]
+        results = TaskResult.in_order(messages)
+        batch = StreamBatch(results[0].query, batch_id)
+        check_one_store(result.store for result in results)
+        runs = [run for result in results for run in result.staged.runs]
         try:
             with in_options():
                 commit_batch(self._options, batch, runs, self._order, self._owner)
@@ -128,8 +125,8 @@ class IndexStreamWriter(DataSourceStreamArrowWriter):
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batch_id: int) -> None:
         """Remove the staged files, and undo an unfinished commit."""
-        for part in _parts(messages)[:1]:
-            discard_batches(self._options, StreamBatch(part.query, batch_id))
+        for result in TaskResult.in_order(messages)[:1]:
+            discard_batches(self._options, StreamBatch(result.query, batch_id))
 
 
 def task_batch() -> StreamBatch:
@@ -143,8 +140,3 @@ def task_batch() -> StreamBatch:
             f"query, got {query!r} and {number!r}"
         )
     return StreamBatch(query, int(number))
-
-
-def _parts(messages: Sequence[WriterCommitMessage | None]) -> list[StagedPart]:
-    parts = [message for message in messages if isinstance(message, StagedPart)]
-    return sorted(parts, key=lambda part: part.partition)

@@ -5,27 +5,36 @@ from __future__ import annotations
 import re
 import uuid
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
+from pyspark.sql.datasource import WriterCommitMessage
 
 from pyspark_rmqindex.log_lines import log_warning
 from pyspark_rmqindex.options import SinkOptions, parse_options
 from rmqindex import RmqIndexError
-from rmqindex.bulk import TagChoice, WriteOptions, tags_of_index
+from rmqindex.bulk import StagedRows, TagChoice, WriteOptions, tags_of_index
 from rmqindex.layout import COMMITLOG_FOLDER, INDEX_FOLDER, QUEUE_FOLDER
 from rmqindex.storage import SCHEMES, Location
 from rmqindex.store import Store, is_coverable, list_index_files, refuse_target
 from rmqindex.transaction import entries_or_none, exists
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from pyspark_rmqindex.write.input_shapes import InputShape
     from rmqindex import Layout
 
-__all__ = ["choose_tags", "in_options", "task_name", "warn_of_geometry", "write_options"]
+__all__ = [
+    "TaskResult",
+    "choose_tags",
+    "in_options",
+    "task_name",
+    "warn_of_geometry",
+    "write_options",
+]
 
 # What messages of the codec advise to give, as Python has it and as Spark does.
 _OPTIONS = {
@@ -44,6 +53,29 @@ _NOT_TOLD = {
     "5.4.0 on; for an older broker give the option indexTags=false",
 }
 _MESSAGE_FOLDERS = (COMMITLOG_FOLDER, QUEUE_FOLDER)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult(WriterCommitMessage):
+    """What one task staged.
+
+    Attributes:
+        partition: The number of its partition, or of the file that it built.
+        staged: Its runs and files.
+        store: The store that its rows are of, where they tell.
+        query: The id of the streaming query; empty for another write.
+    """
+
+    partition: int
+    staged: StagedRows
+    store: str | None = None
+    query: str = ""
+
+    @classmethod
+    def in_order(cls, messages: Iterable[WriterCommitMessage | None]) -> list[TaskResult]:
+        """Return the results of a write's tasks, in the order of their partitions."""
+        results = (message for message in messages if isinstance(message, cls))
+        return sorted(results, key=lambda result: result.partition)
 
 
 def write_options(raw: Mapping[str, str]) -> WriteOptions:

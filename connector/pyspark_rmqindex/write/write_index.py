@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 from pyspark.sql.types import StructType
@@ -25,6 +24,7 @@ from pyspark_rmqindex.schema import STORE_COLUMN
 from pyspark_rmqindex.worker_python import check_worker_python
 from pyspark_rmqindex.write.input_shapes import InputShape
 from pyspark_rmqindex.write.job import (
+    TaskResult,
     choose_tags,
     in_options,
     task_name,
@@ -34,13 +34,12 @@ from pyspark_rmqindex.write.job import (
 from rmqindex.bulk import (
     BY_POSITION,
     CONTENT,
-    BuiltFile,
     Committer,
     FilePlan,
     Order,
     RowStager,
     RunSet,
-    RunSlice,
+    StagedRows,
     WriteJob,
     build_file,
     commit_files,
@@ -69,20 +68,6 @@ _NEEDED = ("topic", "uniq_key", "keys", "sys_flag", "phy_offset", "store_timesta
 _ANSWER = "answer STRING"
 # Bytes of the longest answer of a task.
 _MAX_ANSWER = 1 << 30
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class _Staged:
-    run: RunSlice
-    store: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Built:
-    number: int
-    file: BuiltFile
 
 
 def write_index(
@@ -167,23 +152,24 @@ def _write(df: DataFrame, job: WriteJob, shape: InputShape) -> None:
         order = BY_POSITION if shape.by_position else CONTENT
         name = f"rmqindex write_index to {job.options.directory}"
         with named_jobs(df.sparkSession, f"{name}: stage sorted rows"):
-            staged = _run(df, partial(_stage, job, shape, order), _Staged)
-        check_one_store([answer.store for answer in staged])
-        slices = [answer.run for answer in staged]
+            results = _run(df, partial(_stage, job, shape, order))
+        check_one_store([result.store for result in results])
+        slices = [run for result in results for run in result.staged.runs]
         state = job.state()
         job.staging.fetch([part.name for part in slices])
         rows = without_indexed(job, state, RunSet(job.staging.path, slices, order))
         plans = _plans(job, state, rows, continues=not hold.is_live)
         in_place = bool(plans) and job.staging.continues_in_place and _is_small_append(plans[0])
         continued = plans.pop(0) if in_place else None
-        files: dict[int, BuiltFile] = {}
+        results = []
         if plans:
             tasks = df.sparkSession.range(0, len(plans), 1, len(plans))
             count = f"{len(plans)} file{'' if len(plans) == 1 else 's'}"
             with named_jobs(df.sparkSession, f"{name}: build {count}"):
-                built = _run(tasks, partial(_build, job, plans), _Built)
-            files = {answer.number: answer.file for answer in built}
-        commit_files(job, state, [files[number] for number in range(len(plans))], continued)
+                results = _run(tasks, partial(_build, job, plans))
+        files = [file for result in TaskResult.in_order(results) for file in result.staged.files]
+        assert len(files) == len(plans)
+        commit_files(job, state, files, continued)
 
 
 def _plans(job: WriteJob, state: IndexState, rows: RunSet, *, continues: bool) -> list[FilePlan]:
@@ -200,13 +186,13 @@ def _is_small_append(plan: FilePlan) -> bool:
 
 
 def _run(
-    df: DataFrame, task: Callable[[Iterator[pa.RecordBatch]], Iterator[T]], kind: type[T]
-) -> list[T]:
-    """Run a task on each partition, and return the answers of the successful attempts."""
+    df: DataFrame, task: Callable[[Iterator[pa.RecordBatch]], Iterator[TaskResult]]
+) -> list[TaskResult]:
+    """Run a task on each partition, and return the results of the successful attempts."""
     answers = df.mapInArrow(partial(_answer, task), _ANSWER).collect()
     record = RecordKind(
         "the answer of a task",
-        lambda fields: from_json(kind, fields.values),
+        lambda fields: from_json(TaskResult, fields.values),
         "write again",
         limit=_MAX_ANSWER,
     )
@@ -214,7 +200,8 @@ def _run(
 
 
 def _answer(
-    task: Callable[[Iterator[pa.RecordBatch]], Iterator[T]], batches: Iterator[pa.RecordBatch]
+    task: Callable[[Iterator[pa.RecordBatch]], Iterator[TaskResult]],
+    batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     texts = [json.dumps(to_json(result)) for result in task(batches)]
     yield pa.record_batch([pa.array(texts, pa.string())], names=["answer"])
@@ -222,8 +209,8 @@ def _answer(
 
 def _stage(
     job: WriteJob, shape: InputShape, order: Order, batches: Iterator[pa.RecordBatch]
-) -> Iterator[_Staged]:
-    _, name = task_name()
+) -> Iterator[TaskResult]:
+    partition, name = task_name()
     stager = RowStager(job, name, order, _RUN_ROWS)
     stores = shape.store_check()
     with job.attempt(stager.remove):
@@ -231,12 +218,13 @@ def _stage(
             stores.see(batch)
             stager.add(shape.read(batch))
         runs = stager.stage_runs()
-    yield from (_Staged(run, stores.store) for run in runs)
+    if runs:
+        yield TaskResult(partition, StagedRows(tuple(runs)), stores.store)
 
 
 def _build(
     job: WriteJob, plans: list[FilePlan], batches: Iterator[pa.RecordBatch]
-) -> Iterator[_Built]:
+) -> Iterator[TaskResult]:
     """Build the planned files whose numbers are in the batches."""
     _, name = task_name()
     for batch in batches:
@@ -246,4 +234,4 @@ def _build(
                 job.staging.fetch([part.name for part in plans[number].slices])
                 built = build_file(job.staging, path.name, plans[number])
                 job.staging.publish([path.name])
-            yield _Built(number, built)
+            yield TaskResult(number, StagedRows(files=(built,)))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter
 
 from pyspark_rmqindex.files.stores import check_one_store
 from pyspark_rmqindex.write.input_shapes import InputShape
 from pyspark_rmqindex.write.job import (
+    TaskResult,
     choose_tags,
     in_options,
     task_name,
@@ -21,7 +21,6 @@ from rmqindex.bulk import (
     BY_POSITION,
     Committer,
     RowStager,
-    StagedRows,
     WriteJob,
     commit_staged,
 )
@@ -31,22 +30,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
+    from pyspark.sql.datasource import WriterCommitMessage
     from pyspark.sql.types import StructType
 
-__all__ = ["IndexWriter", "TaskResult"]
+__all__ = ["IndexWriter"]
 
 # A task with more rows than this builds its files itself; rows of smaller tasks are merged.
 _RUN_ROWS = 1_000_000
 _JVM = "java"
-
-
-@dataclass(frozen=True, slots=True)
-class TaskResult(WriterCommitMessage):
-    """What one task staged."""
-
-    partition: int
-    staged: StagedRows
-    store: str | None = None
 
 
 class IndexWriter(DataSourceArrowWriter):
@@ -77,10 +68,7 @@ class IndexWriter(DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Commit what the tasks staged, all of it or nothing."""
-        results = sorted(
-            (message for message in messages if isinstance(message, TaskResult)),
-            key=lambda result: result.partition,
-        )
+        results = TaskResult.in_order(messages)
         with in_options(), Committer.of(self._job):
             check_one_store(result.store for result in results)
             commit_staged(

@@ -18,7 +18,7 @@ from rmqindex.bulk.files import (
     index_entries,
     plan_files,
 )
-from rmqindex.bulk.sorted_runs import EntryRows, RunBuffer, RunSet
+from rmqindex.bulk.sorted_runs import EntryRows, RunBuffer, RunSet, RunSlice
 from rmqindex.errors import RmqIndexError
 from rmqindex.store.checkpoint import ensure_coverable, present_checkpoint
 from rmqindex.transaction.broker_lock import BrokerLock
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rmqindex.bulk.sorted_runs import Order, RunSlice
+    from rmqindex.bulk.sorted_runs import Order
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.storage.location import Location
     from rmqindex.transaction.owner import Owner

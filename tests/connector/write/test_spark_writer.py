@@ -22,10 +22,13 @@ from pyspark.sql.types import IntegerType, LongType, StructType
 
 import pyspark_rmqindex
 from pyspark_rmqindex.write import writer as writer_module
+from pyspark_rmqindex.write.job import TaskResult
 from pyspark_rmqindex.write.writer import IndexWriter
 from recorded import MESSAGE_KINDS
-from rmqindex import IndexFile, IndexFileWriter, Layout, RmqIndexError, key_hash
+from rmqindex import IndexFile, IndexFileWriter, IndexHeader, Layout, RmqIndexError, key_hash
+from rmqindex.bulk import BuiltFile, RunSlice, StagedRows
 from rmqindex.indexwriter.appender import EntryAppender
+from rmqindex.storage import from_json, to_json
 from rmqindex.transaction import effective_listing, staging_root
 
 SCHEMA = (
@@ -97,6 +100,14 @@ def index(tmp_path):
     yield tmp_path / "store" / "index"
     beside = {path.name for path in (tmp_path / "store").glob(".*")}
     assert not beside, "every test leaves the directory clean"
+
+
+def test_a_result_travels_as_json_as_well():
+    """The tasks of ``write_index`` answer with rows, which hold a text."""
+    built = BuiltFile("file", 1, 2, IndexHeader())
+    staged = StagedRows((RunSlice("run", 3, 0, 2, data=b"ab"),), (built,))
+    result = TaskResult(4, staged, "store")
+    assert from_json(TaskResult, to_json(result)) == result
 
 
 class TestAppend:
