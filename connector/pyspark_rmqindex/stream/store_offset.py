@@ -20,7 +20,10 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class SeenFile:
-    """A file with entries as an offset keeps it: JSON without a path, since a store may move."""
+    """A file with entries as an offset keeps it: JSON without a path, since a store may move.
+
+    Unlike a snapshot's file, it is compared with those of other batches and other hosts.
+    """
 
     name: str
     begin_timestamp: int  # final once there is an entry, as the next field is

@@ -433,11 +433,11 @@ def _audit_unit(
         return
     quiet = Findings(1)  # their own units report what is wrong with them
     others = []
-    for path, layout, mark in unit.others:
-        other = open_audited(path, layout, quiet, mark)
+    for member in unit.others:
+        other = open_audited(member.path, member.layout, quiet, member.mark)
         if other is not None:
             stack.callback(other.source.close)
-            others.append((other, mark))
+            others.append((other, member.mark))
     try:
         audit_entries(file, log, findings, unit.since)
         if unit.span is not None:
@@ -477,11 +477,9 @@ def _ranges(members: Sequence[Member]) -> dict[str, LogRange]:
     }
 
 
-def _others(
-    members: Sequence[Member], path: Location, span: LogRange
-) -> tuple[tuple[Location, Layout, FileMark | None], ...]:
+def _others(members: Sequence[Member], path: Location, span: LogRange) -> tuple[Member, ...]:
     return tuple(
-        (member.path, member.layout, member.mark)
+        member
         for member in members
         if member.path != path
         and member.layout is not None

@@ -26,7 +26,7 @@ from rmqindex.transaction.broker_lock import BrokerState
 from rmqindex.transaction.directories import exists
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from rmqindex.audit.extent import LogRange
     from rmqindex.commitlog.files import LogFile
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 
 __all__ = ["AuditUnit", "Member", "StoreUnit", "files_since", "live_unit", "members_of"]
 
-T = TypeVar("T")
+T = TypeVar("T", "Member", "LogFile")
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
     """A file of the directory, known by its header and its first and last entries.
 
-    A snapshot's file that cannot be used has neither; an audit is to say what is wrong with it.
+    A snapshot's file that cannot be used has neither, but an audit says what is wrong with it.
 
     Attributes:
         path: Where it is.
@@ -52,7 +52,7 @@ class Member:
         size: Its size in bytes.
         header: Its header.
         layout: Its geometry, else that of the files beside it; None where unknown.
-        mark: Its mark.
+        mark: Its mark; None to check nothing.
         first: The offset of its first entry, bytes; -1 without entries.
         last: The offset of its last entry, bytes; -1 without entries.
     """
@@ -62,7 +62,7 @@ class Member:
     size: int
     header: IndexHeader
     layout: Layout | None
-    mark: FileMark
+    mark: FileMark | None
     first: int = -1
     last: int = -1
 
@@ -193,7 +193,7 @@ class AuditUnit:
         name: Its name.
         layout: Its geometry; None where unknown.
         previous: The header of the file before it, if any.
-        others: The path, geometry and mark of files that may have entries of the same messages.
+        others: The files that may have entries of the same messages.
         span: The part of the log whose entries it must hold, if any.
         log_files: The files of the CommitLog; None without one.
         mark: The file's mark; None to check nothing.
@@ -207,7 +207,7 @@ class AuditUnit:
     name: str
     layout: Layout | None
     previous: IndexHeader | None
-    others: tuple[tuple[Location, Layout, FileMark | None], ...]
+    others: tuple[Member, ...]
     span: LogRange | None
     log_files: tuple[LogFile, ...] | None
     mark: FileMark | None = None
@@ -229,7 +229,7 @@ class AuditUnit:
 
 def files_since(files: Sequence[LogFile]) -> tuple[LogFile, ...]:
     """Return the files of a log without those that have expired since, and with newer ones."""
-    remaining = _without_expired(files, lambda file: file.path)
+    remaining = _without_expired(files)
     if not files:
         return remaining
     listed = find_files(list(dict.fromkeys(file.path.parent for file in files)))
@@ -246,11 +246,11 @@ def live_unit(unit: StoreUnit | AuditUnit) -> StoreUnit | AuditUnit | None:
         return unit
     log_files = unit.log_files
     if log_files is not None:
-        log_files = _without_expired(log_files, lambda file: file.path)
+        log_files = _without_expired(log_files)
         if not unit.is_live:
             log_files = files_since(log_files)
     if isinstance(unit, StoreUnit):
-        members = _without_expired(unit.members, lambda member: member.path)
+        members = _without_expired(unit.members)
         return replace(unit, members=members, log_files=log_files, broker=BrokerState.RUNNING)
     if not exists(unit.path):
         if any(entry.name < unit.name for entry in index_entries(directory)):
@@ -258,17 +258,17 @@ def live_unit(unit: StoreUnit | AuditUnit) -> StoreUnit | AuditUnit | None:
         return None
     return replace(
         unit,
-        others=_without_expired(unit.others, lambda other: other[0]),
+        others=_without_expired(unit.others),
         log_files=log_files,
         broker=BrokerState.RUNNING,
     )
 
 
-def _without_expired(items: Sequence[T], path: Callable[[T], Location]) -> tuple[T, ...]:
-    """Leave out the oldest items whose files are gone, as a broker deletes them."""
-    is_present = [exists(path(item)) for item in items]
-    first = is_present.index(True) if True in is_present else len(items)
-    return tuple(items[first:])
+def _without_expired(files: Sequence[T]) -> tuple[T, ...]:
+    """Leave out the oldest files that are gone, as a broker deletes them."""
+    is_present = [exists(file.path) for file in files]
+    first = is_present.index(True) if True in is_present else len(files)
+    return tuple(files[first:])
 
 
 def _has_grown(unit: StoreUnit | AuditUnit) -> bool:

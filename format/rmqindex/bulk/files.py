@@ -63,7 +63,7 @@ _TAIL_ENTRIES = 4096
 
 @dataclass(frozen=True, slots=True)
 class IndexedFile:
-    """A present IndexFile.
+    """A present IndexFile, of which only the header was read, as a write under a lock may.
 
     Attributes:
         name: Its name.

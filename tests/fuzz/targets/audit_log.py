@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from rmqindex import CommitLog, LogFile, parse_properties
+from rmqindex import CommitLog, IndexHeader, LogFile, parse_properties
 from rmqindex.audit import AuditUnit, audited, run_audit
 from rmqindex.audit import log as log_module
 from rmqindex.audit.extent import LogRange
+from rmqindex.audit.units import Member
 from rmqindex.layout import INT32_MAX
 from rmqindex.storage import Location
 from twin import BrokerFile, java_hash
@@ -65,8 +66,8 @@ def check(data):
     path = Location(PATH)
     start, stop = (begin if flags & 4 else 0), (400 if flags & 8 else None)
     span = LogRange(start, stop, begin)
-    other = ((path, layout, None),) if flags & 0x10 else ()
     name = PATH.rpartition("/")[2]
+    other = (Member(path, name, 0, IndexHeader(), layout, None),) if flags & 0x10 else ()
     files = [LogFile(0, len(log), _LOG)] if log else []
     unit = AuditUnit(path, name, layout, None, other, span, tuple(files), count=INT32_MAX)
     with constants(_SMALL):
