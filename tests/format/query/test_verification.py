@@ -191,6 +191,14 @@ class TestSeveralKeysOfOneHash:
         (path,) = write_index(tmp_path / "index", [(key, offset) for key in ["BB", "Aa", "BB"]])
         assert keys_of(compare(log, "members", path)) == ["ambiguous", "Aa", "BB"]
 
+    def test_an_entry_of_a_replaced_message_may_be_of_each_key(self, tmp_path, message):
+        """It stood at this offset before the log was cut; those behind are of this one."""
+        log, offset, _ = message
+        keys = ["old", "Aa", "id", "Aa", "x", "BB"]
+        (path,) = write_index(tmp_path / "index", [(key, offset) for key in keys])
+        found = keys_of(compare(log, "members", path))
+        assert found == ["mismatch", "ambiguous", *keys[2:]]
+
     def test_a_damaged_file_beside_leaves_it_open(self, tmp_path, message):
         """The rest of the message may be in it."""
         log, offset, _ = message

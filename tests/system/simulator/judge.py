@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .bytes_of import broker_answer, has_crossed_chains, java_hash
-from .model.truth import Unit
+from .model.truth import Message, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from .model.truth import Damage, Entry, Message, Truth
+    from .model.truth import Damage, Entry, Truth
     from .users import Outcome
 
 __all__ = ["Fault", "Judge", "blurred"]
@@ -115,6 +115,12 @@ class Judge:
         self.at: dict[int, list[Message]] = {}
         for one in self.truth.possibly("messages"):
             self.at.setdefault(one.offset, []).append(one)
+        #: Where messages stood that another has replaced; their entries are left.
+        self.replaced = {
+            one.offset
+            for one in self.truth.once
+            if isinstance(one, Message) and one not in self.at.get(one.offset, ())
+        }
         self.sure_messages = set(self.truth.surely("messages"))
         self.misnumbered = self.truth.misnumbered()
 
@@ -288,13 +294,21 @@ class Judge:
         ):
             is_sure = False  # no message confirms that it is another key's
             rows.append((*place, entry.store_time, "unverified"))
-        alike = sum(java_hash(o) == entry.key_hash for one in messages for o in one.texts)
-        if alike > 1 and "disordered" in self.states:
-            is_sure = False  # which entry is which key's is told by the order of the files
+        if not self._is_told_apart(entry.offset, entry.key_hash):
+            is_sure = False
             rows += [
                 (*place, time, "unverified") for time in {entry.store_time, messages[0].store_time}
             ]
         return rows, is_sure
+
+    def _is_told_apart(self, offset: int, code: int) -> bool:
+        """Tell whether an entry shows of which of its message's keys of one hash it is.
+
+        That is told by the order of the files, and of the entries of one message.
+        """
+        messages = self.at.get(offset, ())
+        alike = {text for one in messages for text in one.texts if java_hash(text) == code}
+        return len(alike) < 2 or not ("disordered" in self.states or offset in self.replaced)
 
     def _compare(
         self,
@@ -620,13 +634,13 @@ class Judge:
             hit["phy_offset"]
             for file in outcome.rows["files"]
             for hit in file["hits"]
-            if hit["reason"] == "hit"
+            if hit["reason"] == "hit" and self._is_told_apart(hit["phy_offset"], java_hash(text))
         ]
         # The broker gives an offset twice for two keys of one hash, of which one is asked for.
         wanted = {
             offset: min(count, own[offset])
             for offset, count in Counter(expected).items()
-            if offset in self.at and own[offset]
+            if offset in self.at and own[offset] and self._is_told_apart(offset, java_hash(text))
         }
         if Counter(got) != Counter(wanted):
             return [f"wrong: explain gives {got}, the broker {expected}, own {dict(own)}"]
