@@ -102,7 +102,8 @@ class EntryReader:
                 batch.append(entries, positions, links)
             finished = batch.finish()
             self._source.ensure_uncut()
-            yield finished
+            if finished.num_rows:  # none may be sound
+                yield finished
 
     def lookup(self, hashes: NDArray[np.int32], limit: int) -> pa.RecordBatch:
         """Find the entries of hashes below a position, as :meth:`rmqindex.IndexFile.lookup`."""

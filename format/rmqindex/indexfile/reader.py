@@ -288,7 +288,7 @@ class IndexFile:
             columns: At least one name of ``ENTRY_SCHEMA`` to decode, in any order; by default all.
 
         Returns:
-            An iterator of batches with those columns, each of at most 65,536 entries.
+            An iterator of batches with those columns, each of 1 to 65,536 entries.
 
         Raises:
             ValueError: A range beyond the entries, no column or an unknown one, or a closed file.

@@ -543,6 +543,17 @@ class TestDamage:
         with IndexFile(path, mode="DROPMALFORMED") as file:
             assert rows_of(file.scan()) == []
 
+    def test_no_batch_is_empty(self, tmp_path):
+        """Where no entry of a range is sound, nothing of it is yielded."""
+        oracle = busy_file()
+        data = bytearray(oracle.data)
+        for entry in oracle.entries():
+            at = layout_of(oracle).entry_offset(entry["position"]) + 12
+            data[at : at + 4] = b"\xff" * 4  # a negative time_diff
+        path = write(tmp_path, bytes(data))
+        with IndexFile(path, layout_of(oracle), mode="DROPMALFORMED") as file:
+            assert list(file.scan()) == []
+
     @pytest.mark.parametrize("count", [-1, -(2**31)])
     def test_a_count_below_0_is_damage_though_no_slot_leads_anywhere(self, tmp_path, count):
         """The entries may be there all the same, as after a power cut."""
