@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from rmqindex.answers.answer import Row
     from rmqindex.answers.terminal import Console
+    from rmqindex.bulk.losses import Replacement
     from rmqindex.bulk.rebuild import RebuildResult
     from rmqindex.bulk.relayout import RelayoutResult
-    from rmqindex.bulk.replacement import Replacement
     from rmqindex.bulk.tags import TagChoice
     from rmqindex.consumequeue.rebuild import QueueRebuildResult
     from rmqindex.explanation import MissingPart

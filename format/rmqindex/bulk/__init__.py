@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from rmqindex.bulk.job import WriteJob as WriteJob
     from rmqindex.bulk.job import WriteOptions as WriteOptions
     from rmqindex.bulk.job import without_indexed as without_indexed
-    from rmqindex.bulk.old_entries import salvage as salvage
+    from rmqindex.bulk.losses import FileSummary as FileSummary
+    from rmqindex.bulk.losses import LostEntries as LostEntries
+    from rmqindex.bulk.losses import Replacement as Replacement
     from rmqindex.bulk.rebuild import RebuildResult as RebuildResult
     from rmqindex.bulk.rebuild import rebuild_index as rebuild_index
     from rmqindex.bulk.relayout import RelayoutResult as RelayoutResult
     from rmqindex.bulk.relayout import relayout_index as relayout_index
-    from rmqindex.bulk.replacement import FileSummary as FileSummary
-    from rmqindex.bulk.replacement import LostEntries as LostEntries
-    from rmqindex.bulk.replacement import Replacement as Replacement
+    from rmqindex.bulk.salvaging import salvage as salvage
     from rmqindex.bulk.sorted_runs import ARRIVAL as ARRIVAL
     from rmqindex.bulk.sorted_runs import BY_POSITION as BY_POSITION
     from rmqindex.bulk.sorted_runs import CONTENT as CONTENT

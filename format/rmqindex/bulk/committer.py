@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from rmqindex.bulk.sorted_runs import Order, RunSlice
     from rmqindex.indexwriter.append_in_place import InPlaceAppend
     from rmqindex.storage.location import Location
+    from rmqindex.transaction.append_undo import AppendUndo, HeaderMark, UndoableAppend
     from rmqindex.transaction.staging import Staging
-    from rmqindex.transaction.undo import AppendUndo, HeaderMark, UndoableAppend
 
 __all__ = ["Commit", "Committer", "commit_files", "commit_staged"]
 

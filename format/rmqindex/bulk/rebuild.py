@@ -18,7 +18,7 @@ import numpy as np
 from rmqindex.arguments import ensure_flags, int_or_none
 from rmqindex.bulk.committer import Committer
 from rmqindex.bulk.files import index_entries
-from rmqindex.bulk.replacement import LossJudge, SoundSpans, replacement_of
+from rmqindex.bulk.losses import LossJudge, SoundSpans, replacement_of
 from rmqindex.bulk.resume import (
     Leftover,
     Start,
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rmqindex.bulk.committer import Commit
-    from rmqindex.bulk.replacement import Replacement
+    from rmqindex.bulk.losses import Replacement
     from rmqindex.bulk.tags import Basis, TagChoice
     from rmqindex.commitlog.log import Mode
     from rmqindex.commitlog.reading import UnagreedTail

@@ -17,7 +17,7 @@ import numpy as np
 from rmqindex.arguments import ensure_flags
 from rmqindex.bulk.committer import Committer
 from rmqindex.bulk.files import header_of
-from rmqindex.bulk.replacement import Replacement, summaries
+from rmqindex.bulk.losses import Replacement, summaries
 from rmqindex.bulk.resume import make_exact
 from rmqindex.bulk.roller import FileRoller, replace_files
 from rmqindex.commitlog.snapshot import commit_log_of

@@ -12,7 +12,7 @@ import numpy as np
 
 from rmqindex.audit.audited import elapsed_seconds
 from rmqindex.bulk.files import header_of
-from rmqindex.bulk.old_entries import replaced_entries
+from rmqindex.bulk.salvaging import replaced_entries
 from rmqindex.commitlog.log import MATCH_STATES, CommitLog
 from rmqindex.errors import RmqIndexError, command_line
 from rmqindex.indexfile.decoding import MILLISECONDS
@@ -20,7 +20,7 @@ from rmqindex.indexfile.reader import IndexFile
 from rmqindex.keys.messages import HASH_BITS, KEY_COLUMNS, expand_messages
 from rmqindex.layout.index_file import FIRST_POSITION, HEADER_SIZE, IndexHeader
 from rmqindex.layout.store import INDEX_FOLDER
-from rmqindex.query.key_match import keys_at
+from rmqindex.query.message_keys import keys_at
 from rmqindex.store.snapshot import IndexSnapshot, open_in_store
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from rmqindex.indexwriter.append_in_place import InPlaceFlush
 from rmqindex.indexwriter.appender import EntryAppender
 from rmqindex.indexwriter.writer import open_appender
 from rmqindex.store.names import next_names
-from rmqindex.transaction.undo import HeaderMark
+from rmqindex.transaction.append_undo import HeaderMark
 
 if TYPE_CHECKING:
     from datetime import tzinfo

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from rmqindex.layout.index_file import Geometry
     from rmqindex.storage.opening import FileMark
-    from rmqindex.transaction.undo import AppendUndo
+    from rmqindex.transaction.append_undo import AppendUndo
 
 __all__ = [
     "TIERED_MAGICS",

@@ -14,7 +14,7 @@ import numpy as np
 
 from rmqindex.indexwriter.appender import EntryAppender, header_to_write, repair_slots, stale_slots
 from rmqindex.indexwriter.linking import slot_numbers
-from rmqindex.transaction.undo import AppendUndo
+from rmqindex.transaction.append_undo import AppendUndo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

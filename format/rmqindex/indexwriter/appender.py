@@ -35,7 +35,7 @@ from rmqindex.layout.index_file import (
 from rmqindex.storage.disk import move_synced, naming, sync_name
 from rmqindex.storage.opening import flushing
 from rmqindex.storage.writable import WritableFile
-from rmqindex.transaction.undo import restore_places
+from rmqindex.transaction.append_undo import restore_places
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -27,7 +27,7 @@ from rmqindex.indexfile.decoding import MILLISECONDS
 from rmqindex.keys.hashing import KEY_SEPARATOR, index_key, key_hash
 from rmqindex.keys.messages import is_rolled_back
 from rmqindex.layout.index_file import INT32_MAX, INT64_MAX, INT64_MIN
-from rmqindex.query.key_match import ALL_KEY_COLUMNS, KeySet, hash_tags
+from rmqindex.query.message_keys import ALL_KEY_COLUMNS, KeySet, hash_tags
 from rmqindex.query.ranks import Ranks, choose_key
 from rmqindex.record.batch_members import member_keys
 from rmqindex.record.bodies import MAX_BODY_SIZE
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rmqindex.commitlog.log import CommitLog
-    from rmqindex.query.key_match import KeyMatches
+    from rmqindex.query.message_keys import KeyMatches
     from rmqindex.query.ranks import SearchedFile
 
 __all__ = [

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from rmqindex.storage.location import PathLike
-    from rmqindex.transaction.undo import AppendUndo
+    from rmqindex.transaction.append_undo import AppendUndo
 
     #: Lists a directory, as :func:`directory_entries` does.
     Lister = Callable[[PathLike], list["FileEntry"]]

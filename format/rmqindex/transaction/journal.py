@@ -64,7 +64,7 @@ from rmqindex.storage.disk import (
 from rmqindex.storage.opening import UnsteadyError, read_steady
 from rmqindex.storage.records import RecordKind
 from rmqindex.storage.writable import copy_sparse, write_own
-from rmqindex.transaction.undo import AppendRecord, AppendUndo, HeaderMark
+from rmqindex.transaction.append_undo import AppendRecord, AppendUndo, HeaderMark
 from rmqindex.transaction.used_names import NEXT_LAST_NAME
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ from rmqindex.storage.disk import (
     sync_directory,
 )
 from rmqindex.storage.writable import copy_sparse
+from rmqindex.transaction.append_undo import HeaderMark
 from rmqindex.transaction.jobs import (
     has_owner,
     hold_lock,
@@ -27,7 +28,6 @@ from rmqindex.transaction.jobs import (
     remove_root,
 )
 from rmqindex.transaction.journal import Journal, root_beside
-from rmqindex.transaction.undo import HeaderMark
 from rmqindex.transaction.used_names import (
     forget_last_name,
     keep_last_name,
@@ -38,8 +38,8 @@ from rmqindex.transaction.used_names import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from rmqindex.transaction.append_undo import AppendUndo, UndoableAppend
     from rmqindex.transaction.owner import Owner
-    from rmqindex.transaction.undo import AppendUndo, UndoableAppend
 
 __all__ = ["LocalStaging"]
 

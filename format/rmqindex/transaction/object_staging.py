@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from rmqindex.storage.location import Location
-    from rmqindex.transaction.undo import UndoableAppend
+    from rmqindex.transaction.append_undo import UndoableAppend
 
 __all__ = ["ObjectStaging", "committed_listing"]
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
+    from rmqindex.transaction.append_undo import UndoableAppend
     from rmqindex.transaction.owner import Owner
-    from rmqindex.transaction.undo import UndoableAppend
 
 __all__ = ["Staging", "create_staging"]
 

@@ -28,8 +28,8 @@ from rmqindex.indexwriter.append_in_place import InPlaceAppend
 from rmqindex.storage.disk import is_plain_name
 from rmqindex.storage.writable import write_own
 from rmqindex.transaction import BrokerLock, LocalStaging, Owner, effective_listing, staging_root
+from rmqindex.transaction.append_undo import AppendRecord, AppendUndo
 from rmqindex.transaction.jobs import recover
-from rmqindex.transaction.undo import AppendRecord, AppendUndo
 
 LAYOUT = Layout(97, 200)
 LINKED = "expected .* got a symbolic link, which is not followed here"

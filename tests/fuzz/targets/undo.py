@@ -12,7 +12,7 @@ from rmqindex import IndexFile, IndexHeader
 from rmqindex.indexfile import reader
 from rmqindex.indexfile.committed import _UndoneSource
 from rmqindex.storage import Fields
-from rmqindex.transaction.undo import AppendRecord, AppendUndo
+from rmqindex.transaction.append_undo import AppendRecord, AppendUndo
 
 from ..index_bytes import MAX_LENGTH as FILE_LENGTH
 from ..index_bytes import mutate as mutate_file

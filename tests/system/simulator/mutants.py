@@ -214,7 +214,7 @@ MUTANTS = (
     ),
     Mutant(
         "a damaged header's count is believed",
-        "bulk/old_entries.py",
+        "bulk/salvaging.py",
         "uncounted=not is_counted",
         "uncounted=False",
     ),

@@ -13,7 +13,7 @@ from rmqindex.answers.entries import Shortfall, entries_answer
 from rmqindex.answers.files import describe, files_answer
 from rmqindex.answers.text import complain_of_lacking
 from rmqindex.answers.writes import written_answer
-from rmqindex.bulk.old_entries import salvage_listed
+from rmqindex.bulk.salvaging import salvage_listed
 from rmqindex.cli.invocation import command
 from rmqindex.cli.options import (
     COUNT,

@@ -1,4 +1,4 @@
-"""Matches entries with the keys of their messages by hash."""
+"""The keys of messages, and which of them entries belong to by their hash."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from rmqindex.audit.extent import is_of_one_history
 from rmqindex.bulk.files import header_of
-from rmqindex.bulk.old_entries import replaced_entries
+from rmqindex.bulk.salvaging import replaced_entries
 from rmqindex.commitlog.log import MATCH_STATES
 from rmqindex.commitlog.selection import zeroed_messages
 from rmqindex.errors import RmqIndexError
@@ -19,7 +19,7 @@ from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.indexfile.reader import IndexFile
 from rmqindex.keys.messages import HASH_BITS, pack_pairs
 from rmqindex.layout.index_file import FIRST_POSITION, HEADER_SIZE, INT32_MAX
-from rmqindex.query.key_match import keys_at
+from rmqindex.query.message_keys import keys_at
 from rmqindex.store.snapshot import open_in_store
 
 if TYPE_CHECKING:
