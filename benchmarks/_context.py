@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,6 +55,13 @@ class Context:
     def index_file(self) -> Path:
         """The full file."""
         return self.index / FILE_NAME
+
+    def many_files(self, directory: Path, count: int) -> None:
+        """Fill a directory with the full file under many names: each is opened by itself."""
+        shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir(parents=True)
+        for number in range(count):
+            (directory / str(int(FILE_NAME) + number)).hardlink_to(self.index_file)
 
     @property
     def join_entries(self) -> int:

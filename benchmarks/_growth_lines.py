@@ -64,11 +64,7 @@ def _indexes(context: Context) -> Iterator[tuple[Path, int, int]]:
         yield directory, entries, 1
     for files in context.sizes.growth_files:
         directory = context.work / f"growth-files-{files}"
-        shutil.rmtree(directory, ignore_errors=True)
-        directory.mkdir()
-        for number in range(files):
-            # One file under many names: each is opened, proved and searched by itself.
-            (directory / str(int(FILE_NAME) + number)).hardlink_to(context.index_file)
+        context.many_files(directory, files)
         yield directory, files * context.sizes.rows, files
         shutil.rmtree(directory)
 

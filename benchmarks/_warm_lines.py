@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from benchmarks._broker import start_broker
-from benchmarks._data import FILE_NAME, TOPIC, key_strings
+from benchmarks._data import TOPIC, key_strings
 from benchmarks._log_data import make_store
 from benchmarks._rounds import Comparison, Goal, interleaved
 from rmqindex import Layout, MessageStore, rebuild_index
@@ -104,10 +104,7 @@ def _cases(context: Context) -> Iterator[_Case]:
     work = f"5 files and {_UNINDEXED:,} unindexed messages"
     yield _Case(work, root, _LAYOUT, few, messages)
     files, root = context.sizes.growth_files[-1], context.work / "warm-files"
-    shutil.rmtree(root, ignore_errors=True)
-    (root / "index").mkdir(parents=True)
-    for number in range(files):
-        (root / "index" / str(int(FILE_NAME) + number)).hardlink_to(context.index_file)
+    context.many_files(root / "index", files)
     many = Goal(100, at_least=False, unit="ms of CPU")
     yield _Case(f"{files:,} full files", root, context.sizes.layout, many)
     shutil.rmtree(root)
