@@ -22,7 +22,7 @@ from .draw import Draw
 from .history import History, World
 from .judge import Fault, Judge, blurred
 from .model.disk import Disk
-from .model.truth import Entry
+from .model.truth import Entry, Message, Unit
 from .questions import question_of
 from .schedule import KILLED, together
 from .users import READERS, STREAMS, Outcome, Place, ask, run, write, write_meanwhile
@@ -175,7 +175,8 @@ class Session:
         names = [each["name"] for each in step["users"]]
         works = [functools.partial(self._work, each) for each in step["users"]]
         kills = {int(number): at for number, at in step.get("kills", {}).items()}
-        broker = self.world.step(step["step"]) if step.get("step") else iter(())
+        passing: set[Message | Entry | Unit] = set()
+        broker = self._passing(step["step"], passing) if step.get("step") else iter(())
         outcomes = together(Draw(step["seed"]), self.place.root, works, broker, kills)
         wrote = [shlex.split(each["line"])[1:] for each in step["users"] if each["name"] == "type"]
         is_killed = any(outcome.status == KILLED for outcome in outcomes)
@@ -192,7 +193,9 @@ class Session:
                 for fault in judge_writes(self.world, argv, outcome, before, after)
             )
             self.world.adopt()
-        truths = [was, self.world.truth, blurred(was, self.world.truth)]
+        between = blurred(was, self.world.truth)
+        between.maybe |= passing
+        truths = [was, self.world.truth, between]
         for name, outcome in zip(names, outcomes, strict=True):
             self.last = outcome
             if outcome.status == KILLED:
@@ -204,6 +207,12 @@ class Session:
                 self._add(self._best(outcome, truths, is_alone=not wrote))
             elif outcome.status in ("crashed", "hung"):
                 self._add(self.judge().judge(outcome))
+
+    def _passing(self, step: Step, passing: set[Message | Entry | Unit]) -> Iterator[None]:
+        """Take a step of the world, and note what is uncertain between its writes."""
+        for _ in self.world.step(step):
+            passing |= self.world.truth.maybe
+            yield
 
     def _meanwhile(self, step: Step) -> None:
         """Write, ask in the same process, and try to start a broker before the write is done."""

@@ -23,6 +23,7 @@ from .reading import (
     as_it_stands,
     assign,
     has_remains,
+    mixed,
     queues_of,
     read_truth,
 )
@@ -230,9 +231,11 @@ class ModelBroker:
         return DLEDGER_HEAD if is_dledger else 0
 
     def _write_log(self, at: int, data: bytes) -> Iterator[None]:
-        self._overwrite(at, at + len(data))
+        gone = self._overwrite(at, at + len(data))
         start = at - at % self.config.log_file_size
         self.disk.write(self._log_name(start), at - start, data)
+        for offset in gone:
+            self.truth.maybe |= set(mixed(self.log_bytes(offset), self.known[offset]))
         yield
 
     def log_bytes(self, at: int) -> bytes:
@@ -240,12 +243,15 @@ class ModelBroker:
         start = at - at % self._size
         return self.disk.read(self._log_name(start))[at - start :]
 
-    def _overwrite(self, start: int, stop: int) -> None:
-        """Forget the messages before a cut whose bytes are written over."""
+    def _overwrite(self, start: int, stop: int) -> set[int]:
+        """Forget the messages before a cut whose bytes are written over; return their offsets."""
+        gone = set()
         for one in [each for each in self.truth.maybe if isinstance(each, Message)]:
             if one.offset < stop and start < one.offset + one.size and one != self._written:
                 self.truth.maybe.discard(one)
                 self.truth.once.add(one)
+                gone.add(one.offset)
+        return gone
 
     def expire_log(self, files: int) -> Iterator[None]:
         """Delete the oldest files of the log, and what of the index and the queues goes with it."""
@@ -669,8 +675,8 @@ class ModelBroker:
     def refresh_killed(self) -> None:
         """Read the truth anew; what was being written is uncertain still."""
         halves = self.truth.maybe
-        for one in [each for each in halves if isinstance(each, Message)]:
-            self._learn_torn(one)
+        if self._written in halves:
+            self._learn_torn(self._written)
         self.refresh()
         there = {*self.truth.messages, *self.truth.entries, *self.truth.units}
         self.truth.maybe |= halves & there

@@ -13,6 +13,8 @@ from .records import check, keys_of, properties_of
 from .truth import Truth, Unit
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from .broker import Config
     from .disk import Disk
     from .records import Record
@@ -102,15 +104,12 @@ def _read_log(
         bytes_ = files.get(start, b"")[offset - start :]
         is_known = any(bytes_.startswith(data) for data, _ in known[offset])
         for data, message in known[offset]:
-            now = bytes_[: len(data)]
-            if now != data:
-                checked = check(now, 0, with_crc=False)
-                is_sound = checked.record and checked.size == len(data)
-                is_altered = is_sound and now[28:36] == data[28:36]
-                if is_altered and alive.get(offset) == message:
+            if not bytes_.startswith(data):
+                record = _altered(bytes_, data)
+                if record and alive.get(offset) == message:
                     truth.altered.append(message)
-                elif is_altered and not is_known:
-                    truth.maybe.add(as_it_stands(message, checked.record))  # left behind the end
+                elif record and not is_known:
+                    truth.maybe.add(as_it_stands(message, record))  # left behind the end
             elif alive.get(offset) == message:
                 is_read = _has_head(files.get(start, b""), offset - start, heads.get(offset))
                 (truth.messages if is_read else truth.altered).append(message)
@@ -120,6 +119,20 @@ def _read_log(
     truth.log_start = min(files, default=0)
     truth.log_end = last.offset + last.size if last else truth.log_start
     truth.has_remains = has_remains(disk, config.log_file_size, truth.log_end)
+
+
+def _altered(now: bytes, data: bytes) -> Record | None:
+    """Return what bytes hold in the place of a record, if they are one of its size and offset."""
+    checked = check(now[: len(data)], 0, with_crc=False)
+    return checked.record if checked.size == len(data) and now[28:36] == data[28:36] else None
+
+
+def mixed(now: bytes, known: list[tuple[bytes, Message]]) -> Iterator[Message]:
+    """Yield what a reader may take for a message where a part of one is written over another."""
+    if not any(now.startswith(data) for data, _ in known):
+        for data, message in known:
+            if record := _altered(now, data):
+                yield as_it_stands(message, record)
 
 
 def _has_head(data: bytes, at: int, heads: set[bytes] | None) -> bool:
