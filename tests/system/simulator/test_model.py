@@ -299,3 +299,21 @@ def test_a_message_may_be_read_as_a_mixture_with_the_one_that_it_replaces(tmp_pa
     assert times == [{-1, 0}, {0}]
     assert world.truth.maybe == set()
     world.broker.kill()
+
+
+def test_a_log_that_was_plain_goes_on_with_dledger_whatever_was_lost_of_it(tmp_path):
+    """A broker looks for the end in the files of DLedger alone."""
+    world = World(tmp_path)
+    put = {"name": "put", "topic": "T", "body": "00" * 20}
+    for step in ({"name": "start"}, put, {"name": "stop"}, {"name": "start", "dledger": True}, put):
+        world.take(step)
+    first, second = world.truth.messages
+    world.take({"name": "kill"})
+    (plain,) = (world.store / "commitlog").iterdir()
+    data = plain.read_bytes()
+    plain.write_bytes(data[: first.size] + bytes(len(data) - first.size))  # without its blank
+    world.take({"name": "start"})
+    world.take(put)
+    assert world.truth.messages[:2] == [first, second]
+    assert world.truth.messages[2].offset == second.offset + second.size + 48
+    world.broker.kill()

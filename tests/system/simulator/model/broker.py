@@ -61,6 +61,10 @@ def string_hash(text: str) -> int:
     return code - 2**32 if code >= 2**31 else code
 
 
+def _is_readable(message: Message) -> bool:
+    return records.has_readable_numbers(message.topic, dict(message.properties))
+
+
 @dataclass
 class Config:
     """A broker's settings, and its version."""
@@ -357,7 +361,7 @@ class ModelBroker:
     def _dispatch(self, message: Message) -> Generator[None, None, bool]:
         """Give a message its units and its entries; tell whether the broker got past it."""
         properties = dict(message.properties)
-        if not records.has_readable_numbers(message.topic, properties):
+        if not _is_readable(message):
             return False
         units, is_readable = self._units(message, properties)
         for unit, is_batch in units:
@@ -624,7 +628,10 @@ class ModelBroker:
         return records.check(self.log_bytes(at), 0)
 
     def _walk(self, begin: int) -> tuple[list[Message], int]:
-        """Return the messages from the start of a file on, and where the log ends."""
+        """Return the messages from the start of a file on, and where the log ends.
+
+        What was a plain log before DLedger's is not checked for its end.
+        """
         found = []
         for start in [one for one in self.log_files if one >= begin]:
             data = self.disk.read(self._log_name(start))
@@ -637,10 +644,10 @@ class ModelBroker:
                 if checked.size == 0 and not head:
                     break
                 message = self._known_at(start + at + head, data[at + head :][: checked.size])
-                if checked.size <= 0 or message is None:
-                    return found, start + at
-                is_readable = records.has_readable_numbers(message.topic, dict(message.properties))
-                if not is_readable and not head:  # DLedger reads no messages to find its end
+                is_end = checked.size <= 0 or message is None or not (head or _is_readable(message))
+                if is_end and not head and self.dledger_from is not None:
+                    break
+                if is_end:  # DLedger reads no messages to find it
                     return found, start + at
                 found.append(message)
                 at += head + checked.size
@@ -744,6 +751,7 @@ class ModelBroker:
         if self.log_files:
             room = self._size - self.end % self._size
             yield from self._write_log(self.end, records.blank(room))
+            self.disk.sync("commitlog")
             self._end_at(self.end + room)
         self.dledger_from = self.end
 
