@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import shutil
 
-import pyarrow.fs as pafs
 import pytest
 
+from clock import hurry
 from pyspark_rmqindex.files import listing as listing_module
 from pyspark_rmqindex.files.listing import list_files, list_slices, open_slice
 from pyspark_rmqindex.options import read_options
-from pyspark_rmqindex.stream import listing as stream_listing
+from remote_stores import under_uri
 from rmqindex import IndexFileWriter, Layout, RmqIndexError
-from rmqindex.storage import filesystem, opening
 from rmqindex.transaction import staging_root
 
 LAYOUT = Layout(97, 200)
@@ -21,15 +20,7 @@ LAYOUT = Layout(97, 200)
 @pytest.fixture
 def far(tmp_path, monkeypatch):
     """Return the URI and the folder of a store that ``pyarrow.fs`` reaches by a scheme."""
-
-    def connect(folder, query):
-        assert query == "?region=x"
-        return pafs.SubTreeFileSystem(str(tmp_path), pafs.LocalFileSystem()), folder.partition(
-            "://bucket"
-        )[2].strip("/")
-
-    monkeypatch.setattr(filesystem, "_filesystem", connect)
-    return "far://bucket/", tmp_path
+    return under_uri(monkeypatch, tmp_path, "?region=x") + "/", tmp_path
 
 
 def write(folder, name, count=3):
@@ -112,7 +103,7 @@ def test_a_far_store_is_listed_matched_and_opened(far):
     assert names(list_slices(options("store", pathGlobFilter="*02000000000"))) == both[1:]
     one = options("store/index/20240102000000000")
     (slice_,) = list_slices(one).slices
-    assert slice_.name_path == "far://bucket/store/index/20240102000000000?region=x"
+    assert slice_.name_path == f"{uri}store/index/20240102000000000?region=x"
     with open_slice(slice_, one) as file:
         assert file.entry_count == 5
     with pytest.raises(RmqIndexError, match="no such file or directory"):
@@ -161,12 +152,12 @@ def append(path):
 
 @pytest.fixture
 def hurried(monkeypatch):
-    """Let readings be refused after a moment."""
-    monkeypatch.setattr(opening, "_PATIENCE_SECONDS", 0.05)
+    """Let readings be refused after a few."""
+    hurry(monkeypatch, least=3600)
 
 
-def always_changing(monkeypatch, module, folder):
-    """Put one more file into a folder whenever a module has listed it; return the listings."""
+def always_changing(monkeypatch, folder):
+    """Put one more file into a folder whenever it was listed; return the listings."""
     original, listings = list_files, []
 
     def list_and_add(options):
@@ -174,7 +165,7 @@ def always_changing(monkeypatch, module, folder):
         write(folder, str(len(listings)))
         return listings[-1]
 
-    monkeypatch.setattr(module, "list_files", list_and_add)
+    monkeypatch.setattr(listing_module, "list_files", list_and_add)
     return listings
 
 
@@ -182,19 +173,9 @@ def always_changing(monkeypatch, module, folder):
 def test_files_that_come_all_the_time_are_an_error_that_names_the_path(tmp_path, monkeypatch):
     """A listing that is never the same twice is refused, and not returned as it came last."""
     write(tmp_path, "0")
-    listings = always_changing(monkeypatch, listing_module, tmp_path)
+    listings = always_changing(monkeypatch, tmp_path)
     with pytest.raises(RmqIndexError, match=rf"{tmp_path}: expected one reading .* files came"):
         list_slices(read_options({"path": str(tmp_path)}))
-    assert len(listings) >= 5
-
-
-@pytest.mark.usefixtures("hurried")
-def test_a_stream_refuses_files_that_come_all_the_time(tmp_path, monkeypatch):
-    """Its look at the directories is never the same twice, and is not returned as it came last."""
-    write(tmp_path, "0")
-    listings = always_changing(monkeypatch, stream_listing, tmp_path)
-    with pytest.raises(RmqIndexError, match=rf"{tmp_path}: expected one reading .* files came"):
-        stream_listing.Directories(read_options({"path": str(tmp_path)})).look({})
     assert len(listings) >= 5
 
 

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual
 
 import rmqindex
-from log_reads import counted_log_reads
+from file_reads import counted_log_reads
 from pyspark_rmqindex.options import read_options
 from pyspark_rmqindex.read.plan_leak import create_state
 from pyspark_rmqindex.read.plan_leak_reader import SharedPlanReader

@@ -11,15 +11,18 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles, ReadMaxRows
 from pyspark.sql.types import StructType
 
+from clock import hurry
 from live_broker import LiveIndex, follow, started
 from pyspark_rmqcommitlog import DefaultSource as MessageSource
 from pyspark_rmqindex import DefaultSource
+from pyspark_rmqindex.files import list_files
 from pyspark_rmqindex.options import read_options, schema_options, stream_options
 from pyspark_rmqindex.read import IndexReader
 from pyspark_rmqindex.schema import full_schema
+from pyspark_rmqindex.stream import listing as listing_module
 from pyspark_rmqindex.stream.entries import IndexStreamReader
 from pyspark_rmqindex.stream.listing import Directories
-from rmqindex import CorruptIndexError, RmqIndexError
+from rmqindex import CorruptIndexError, IndexFileWriter, Layout, RmqIndexError
 from rows import rows_read
 
 SLOTS, PLACES = 5, 12
@@ -461,6 +464,26 @@ def test_a_file_that_is_written_anew_after_the_look_at_it_is_refused(index, monk
     words = r"index/\d{17}: expected at least the 5 entries .* got 1: the file is written anew"
     with pytest.raises(RmqIndexError, match=words):
         next_batch(open_stream(index.directory), {})
+
+
+def test_files_that_come_all_the_time_are_an_error_that_names_the_path(index, monkeypatch):
+    """The look at the directories is never the same twice, and not returned as it came last."""
+    hurry(monkeypatch, least=3600)
+    put(index, 1)
+    listings = []
+
+    def list_and_add(options):
+        listings.append(list_files(options))
+        name = str(len(listings))
+        with IndexFileWriter(index.directory / name, Layout(SLOTS, PLACES)) as writer:
+            writer.put_many([7], [100], [TIME])
+        return listings[-1]
+
+    monkeypatch.setattr(listing_module, "list_files", list_and_add)
+    words = rf"{index.directory}: expected one reading .* files came"
+    with pytest.raises(RmqIndexError, match=words):
+        Directories(read_options({"path": str(index.directory)})).look({})
+    assert len(listings) >= 5
 
 
 @pytest.mark.system

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import struct
@@ -10,10 +11,10 @@ import sys
 
 import pytest
 
+from file_reads import before_each_read
 from live_writer import LiveWriter
 from other_broker import running_broker
 from rmqindex import CommitLog, IndexFile, Layout, verify
-from rmqindex.storage.local import LocalSource
 
 LAYOUT = Layout(53, 400)
 LOG_FILE_SIZE = 1 << 14
@@ -29,25 +30,20 @@ TRUE = {
 
 
 @pytest.fixture
-def live(tmp_path, monkeypatch):
+def live(tmp_path):
     """Return what begins a store whose writer makes some steps before each read of the audit."""
-    writers = []
+    stack, writers = contextlib.ExitStack(), []
 
     def begin(steps, messages=400, **settings):
         writer = LiveWriter(tmp_path / "store", LAYOUT, LOG_FILE_SIZE, **settings)
         writers.append(writer)
         writer.write(messages)
-        for name in ("__init__", "read", "slots", "entries"):
-            method = getattr(LocalSource, name)
-
-            def stepping(self, *arguments, method=method):
-                writer.step(steps)
-                return method(self, *arguments)
-
-            monkeypatch.setattr(LocalSource, name, stepping)
+        reads = ("__init__", "read", "slots", "entries")
+        stack.enter_context(before_each_read(lambda *_: writer.step(steps), *reads))
         return writer
 
-    yield begin
+    with stack:
+        yield begin
     for writer in writers:
         writer.close()
 

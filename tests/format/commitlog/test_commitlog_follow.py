@@ -8,12 +8,12 @@ import time
 import pytest
 
 from commitlog_encoder import Log, Message, properties_text
+from file_reads import before_each_read
 from rmqindex import CommitLog, CorruptCommitLogError
 from rmqindex.commitlog import tailing
 from rmqindex.commitlog.tailing import LogMark, follow
 from rmqindex.commitlog.walk import End, EndKind
 from rmqindex.record.records import Fault
-from rmqindex.storage.local import LocalSource
 
 NOW = time.time_ns() // 1_000_000
 FILE_SIZE = 4096
@@ -258,12 +258,10 @@ def test_of_files_that_are_passed_over_only_the_end_is_read(log, tmp_path, monke
     last = max(offset for offset in log.offsets if offset < newest)
     monkeypatch.setattr(tailing, "_REACH", reach)
     begins = []
-    read = LocalSource.read
 
-    def noted(self, offset, length):
-        begins.append(offset + int(self.path.name))
-        return read(self, offset, length)
+    def note(source, offset, _length):
+        begins.append(offset + int(source.path.name))
 
-    monkeypatch.setattr(LocalSource, "read", noted)
-    assert follow(opened, 0).last.phy_offset == last
+    with before_each_read(note, "read"):
+        assert follow(opened, 0).last.phy_offset == last
     assert min(begins) > last - 2 * reach - 200

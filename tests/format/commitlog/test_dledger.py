@@ -11,7 +11,6 @@ import struct
 import zlib
 from itertools import pairwise
 
-import pyarrow.fs as pafs
 import pytest
 from tests.system.store_kinds import copy_store, told
 
@@ -19,6 +18,7 @@ import rmqindex
 from commitlog_encoder import Message
 from dledger_encoder import DLedgerLog
 from permissions import mode_of
+from remote_stores import under_uri
 from rmqindex import (
     CommitLog,
     CorruptCommitLogError,
@@ -31,7 +31,7 @@ from rmqindex.answers.writes import queue_notes, rebuild_notes
 from rmqindex.commitlog import LogMark, LogSnapshot, follow, walk
 from rmqindex.commitlog.reading import UnagreedTail
 from rmqindex.export import export_messages
-from rmqindex.storage import Location, Storage, filesystem, from_json, to_json
+from rmqindex.storage import Location, Storage, from_json, to_json
 
 KINDS = ("dledger", "dledger_after_plain", "dledger_batches")
 HEAD = struct.Struct(">iiqqqiiii")
@@ -169,14 +169,9 @@ class TestReading:
 
     def test_a_remote_store_is_read_the_same(self, store, monkeypatch):
         """Whole, at points, and up to where the group agreed."""
-
-        def connect(folder, _query):
-            inner = folder.removeprefix("store://data").strip("/")
-            return pafs.SubTreeFileSystem(str(store), pafs.LocalFileSystem()), inner
-
-        monkeypatch.setattr(filesystem, "_filesystem", connect)
-        assert offsets_of("store://data") == stored(store)
-        with CommitLog("store://data") as log, CommitLog(store) as local:
+        remote = under_uri(monkeypatch, store)
+        assert offsets_of(remote) == stored(store)
+        with CommitLog(remote) as log, CommitLog(store) as local:
             assert log.committed_offset == local.max_offset
             assert log.read_at(stored(store), ["body"]).equals(
                 local.read_at(stored(store), ["body"])
@@ -670,12 +665,7 @@ class TestLargeFiles:
         log, folder = large
         monkeypatch.setattr(walk, "_WINDOW", 1_000)
         monkeypatch.setattr(walk, "_HOP_SPAN", 5_000)
-
-        def connect(base, _query):
-            return pafs.SubTreeFileSystem(str(folder), pafs.LocalFileSystem()), base[12:]
-
-        monkeypatch.setattr(filesystem, "_filesystem", connect)
-        assert offsets_of("store://data") == log.offsets
+        assert offsets_of(under_uri(monkeypatch, folder)) == log.offsets
 
     def test_damage_costs_what_it_touches(self, large):
         """Wherever it is."""

@@ -12,7 +12,7 @@ import pytest
 
 import rmqindex
 from commitlog_encoder import Log, Message, properties_text
-from log_reads import counted_log_reads
+from file_reads import counted_log_reads
 from permissions import mode_of
 from recorded import BROKER_VERSIONS, MESSAGE_KINDS, STORE_KINDS
 from rmqindex import (

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from remote_stores import under_uri
 from rmqindex import RmqIndexError
-from rmqindex.storage import filesystem, opening
+from rmqindex.storage import opening
 from rmqindex.store import store as paths
 from rmqindex.transaction import directories
 
@@ -282,15 +283,7 @@ class TestRemote:
     @pytest.fixture
     def remote(self, store, monkeypatch):
         """The sample store under a URI."""
-        import pyarrow.fs as pafs
-
-        def connect(folder, query):
-            assert query == "?region=x"
-            inner = folder.removeprefix("store://data").strip("/")
-            return pafs.SubTreeFileSystem(str(store), pafs.LocalFileSystem()), inner
-
-        monkeypatch.setattr(filesystem, "_filesystem", connect)
-        return "store://data/{}?region=x"
+        return under_uri(monkeypatch, store, "?region=x") + "/{}?region=x"
 
     def test_a_directory_is_listed(self, remote, store):
         """Each path can be opened again."""
@@ -317,4 +310,4 @@ class TestRemote:
         (store / "rocksdbstore").mkdir()
         (store / "rocksdbstore" / "000013.sst").write_bytes(b"rocksdb.column.family.namedefault")
         with pytest.raises(RmqIndexError, match="an index in RocksDB"):
-            paths.Store.open("store://data?region=x")
+            paths.Store.open(remote.replace("/{}", ""))
