@@ -11,9 +11,9 @@ from collections import Counter
 
 import pytest
 
+from limits import small
 from permissions import mode_of
 from rmqindex import sample_store
-from rmqindex.bulk import rebuild as rebuild_module
 
 # Of the sample store, whose log has two files of this size.
 GEOMETRY = ("--max-hash-slot-num", "97", "--max-index-num", "200", "--time-zone", "UTC")
@@ -134,11 +134,11 @@ def told(command, error):
 
 @pytest.mark.parametrize("index", INDEXES)
 @pytest.mark.parametrize("log", LOGS)
+@small(flush_entries=30)  # several flushes of each file
 def test_a_refused_rebuild_in_place_leaves_nothing_behind_and_its_remedy_works(
-    run, store, monkeypatch, log, index
+    run, store, log, index
 ):
     """What its refusals tell to give, one after the other, indexes what the log still has."""
-    monkeypatch.setattr(rebuild_module, "_FLUSH_ENTRIES", 30)  # several flushes of each file
     INDEXES[index](store, run)
     LOGS[log](store)
     other = shutil.copytree(store, store.parents[1] / "other")

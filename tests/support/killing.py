@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import multiprocessing
 import os
 import signal
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from multiprocessing.context import ForkServerContext
 
 # Not fsync: a killed process loses nothing that it wrote.
@@ -27,21 +32,70 @@ _PRELOADED = [
 _OPENED_TO_WRITE = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
 
-def before_each_step(act: Callable[[int], object]) -> None:
-    """Call a function before each call of this process that changes files, with its number."""
-    numbers = itertools.count(1)
+class DeadError(BaseException):
+    """The process is no more."""
+
+
+def _heard(act: Callable[[str, Any], object]) -> dict[str, Callable[..., Any]]:
+    """Return the calls that change files, before each of which a function is called.
+
+    Args:
+        act: Takes the call's name, and its file: a path or a descriptor.
+    """
 
     def heard(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any, **options: Any) -> Any:
             # What is opened to be read changes nothing.
             if name != "open" or arguments[1] & _OPENED_TO_WRITE:
-                act(next(numbers))
+                act(name, arguments[0])
             return function(*arguments, **options)
 
         return call
 
-    for name in _STEPS:
-        setattr(os, name, heard(name, getattr(os, name)))
+    return {name: heard(name, getattr(os, name)) for name in _STEPS}
+
+
+def before_each_step(act: Callable[[int], object]) -> None:
+    """Call a function before each call of this process that changes files, with its number."""
+    numbers = itertools.count(1)
+    for name, call in _heard(lambda *_: act(next(numbers))).items():
+        setattr(os, name, call)
+
+
+@contextlib.contextmanager
+def before_each_change(act: Callable[[str, Path], object]) -> Iterator[None]:
+    """Call a function before each call of the block that changes files.
+
+    Args:
+        act: Takes the call's name, and the path of its file: of two, the first.
+    """
+
+    def told(name: str, file: Any) -> None:
+        is_descriptor = isinstance(file, int)
+        path = Path(f"/proc/self/fd/{file}").readlink() if is_descriptor else os.fsdecode(file)
+        act(name, Path(path))
+
+    with mock.patch.multiple(os, **_heard(told)):
+        yield
+
+
+@contextlib.contextmanager
+def dies_before(is_fatal: Callable[[str, Path], bool]) -> Iterator[None]:
+    """Have the block end as if its process died: from a call on it changes no file any more.
+
+    Args:
+        is_fatal: Tells of a call's name and its file whether it is the one.
+    """
+    is_dead = False
+
+    def check(name: str, path: Path) -> None:
+        nonlocal is_dead
+        is_dead = is_dead or is_fatal(name, path)
+        if is_dead:
+            raise DeadError
+
+    with pytest.raises(DeadError), before_each_change(check):
+        yield
 
 
 def kill_before(fatal: int) -> None:

@@ -13,13 +13,14 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
 from commitlog_encoder import Log, Message
+from listings import after_listing
 from live_broker import LiveLog, follow, started
 from pyspark_rmqindex.messages import MessageReader
 from pyspark_rmqindex.options import message_options, message_schema_options, message_stream_options
 from pyspark_rmqindex.schema import message_schema
 from pyspark_rmqindex.stream.messages import MessageStreamReader
 from replacements import REPLACEMENTS, make_store
-from rmqindex import CommitLog, RmqIndexError
+from rmqindex import RmqIndexError
 from rows import rows_read
 
 FILE_SIZE = 4096
@@ -461,18 +462,17 @@ class TestAFileThatExpiresBesideAReader:
 
     @pytest.fixture
     def expiring(self, live, monkeypatch):
-        """A store whose oldest file goes the moment that a log is first listed."""
+        """A store whose oldest file goes the moment that its log is first listed."""
         live.send(100)
-        listed = CommitLog.__init__
+        files = sorted((live.root / "commitlog").iterdir())
 
-        def lists(log, *args, **options):
-            listed(log, *args, **options)
-            if log.files and len(log.files) > 1 and not live.has_expired:
+        def expire():
+            if len(files) > 1 and not live.has_expired:
                 live.has_expired = True
-                min((live.root / "commitlog").iterdir()).unlink()
+                files.pop(0).unlink()
 
         live.has_expired = False
-        monkeypatch.setattr(CommitLog, "__init__", lists)
+        after_listing(monkeypatch, live.root / "commitlog", expire)
         return live
 
     def test_a_load_is_planned_without_it(self, expiring):

@@ -5,7 +5,10 @@ A last class writes through Spark itself.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import fcntl
+import itertools
 import os
 import shutil
 import subprocess
@@ -14,6 +17,7 @@ import threading
 import time
 from collections import Counter
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -21,13 +25,13 @@ import pytest
 from pyspark.sql.types import IntegerType, LongType, StructType
 
 import pyspark_rmqindex
+from killing import before_each_change
 from pyspark_rmqindex.write import writer as writer_module
 from pyspark_rmqindex.write.job import TaskResult
 from pyspark_rmqindex.write.writer import IndexWriter
 from recorded import MESSAGE_KINDS
 from rmqindex import IndexFile, IndexFileWriter, IndexHeader, Layout, RmqIndexError, key_hash
 from rmqindex.bulk import BuiltFile, RunSlice, StagedRows
-from rmqindex.indexwriter.appender import EntryAppender
 from rmqindex.storage import from_json, to_json
 from rmqindex.transaction import effective_listing, staging_root
 
@@ -390,6 +394,20 @@ class TestOverwrite:
         assert offsets_in(index) == [2]
 
 
+@contextlib.contextmanager
+def full_disk(writes=0):
+    """Let the disk be full when so many parts of IndexFiles were written."""
+    pwrite, numbers = os.pwrite, itertools.count()
+
+    def write_or_fail(*arguments):
+        if next(numbers) >= writes:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return pwrite(*arguments)
+
+    with mock.patch.object(os, "pwrite", write_or_fail):
+        yield
+
+
 class TestFailures:
     """Failed, aborted and late tasks."""
 
@@ -411,29 +429,17 @@ class TestFailures:
     def test_a_build_that_fails_leaves_nothing(self, index, monkeypatch):
         """A disk that is full while files are built leaves no half file."""
         monkeypatch.setattr(writer_module, "_RUN_ROWS", 20)
-        original = EntryAppender.put_many
-
-        def fail(self, *arrays):
-            original(self, *arrays)
-            raise OSError("No space left on device")
-
-        monkeypatch.setattr(EntryAppender, "put_many", fail)
         writer = start(index)
-        with pytest.raises(OSError, match="No space left"):
+        with full_disk(writes=1), pytest.raises(OSError, match="No space left"):
             writer.write(batches(range(90)))
         assert [path.name for path in writer._job.staging.path.iterdir()] == ["owner.json"]
         writer.abort([])
 
-    def test_a_commit_that_fails_leaves_the_old_state(self, index, monkeypatch):
+    def test_a_commit_that_fails_leaves_the_old_state(self, index):
         """An error while files are assembled changes nothing and cleans up."""
         write(index, range(60))
         before = [path.read_bytes() for path in sorted(index.iterdir())]
-
-        def fail(*_):
-            raise OSError("No space left on device")
-
-        monkeypatch.setattr(EntryAppender, "put_many", fail)
-        with pytest.raises(OSError, match="No space left"):
+        with full_disk(), pytest.raises(OSError, match="No space left"):
             write(index, range(60, 120))
         assert [path.read_bytes() for path in sorted(index.iterdir())] == before
 
@@ -523,7 +529,7 @@ class TestLiveStores:
         assert offsets_of(index) == [[1], [2, 3]]
         assert (index / "20200101000000000").stat().st_ino == before
 
-    def test_no_broker_starts_in_the_middle_of_a_commit(self, index, monkeypatch):
+    def test_no_broker_starts_in_the_middle_of_a_commit(self, index):
         """The store's own lock is held while the files change."""
         index.parent.mkdir()
         (index.parent / "lock").write_bytes(b"lock")
@@ -532,16 +538,15 @@ class TestLiveStores:
             "fcntl.lockf(f, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)"
         )
         outcomes = []
-        original = EntryAppender.put_many
 
-        def put_many(self, *arrays):
-            command = [sys.executable, "-c", probe, index.parent / "lock"]
-            outcomes.append(subprocess.run(command, stderr=subprocess.DEVNULL, check=False))
-            return original(self, *arrays)
+        def try_to_start(call, path):
+            if call == "pwrite" or path.name == "journal.json":
+                command = [sys.executable, "-c", probe, index.parent / "lock"]
+                outcomes.append(subprocess.run(command, stderr=subprocess.DEVNULL, check=False))
 
-        monkeypatch.setattr(EntryAppender, "put_many", put_many)
-        write(index, [1])
-        assert [outcome.returncode for outcome in outcomes] == [1]
+        with before_each_change(try_to_start):
+            write(index, [1])
+        assert {outcome.returncode for outcome in outcomes} == {1}
         with (index.parent / "lock").open("r+b") as lock:
             fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
 

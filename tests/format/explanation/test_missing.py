@@ -9,9 +9,9 @@ import pytest
 
 import rmqindex
 from commitlog_encoder import Log, Message, properties_text
+from listings import after_listing
 from recorded import BROKER_VERSIONS, MESSAGE_KINDS, STORE_KINDS
 from rmqindex import CommitLog, CorruptCommitLogError, IncompleteLogWarning, MessageStore
-from rmqindex.commitlog import leads
 from rmqindex.explanation import missing_parts
 
 SAMPLE = rmqindex.sample_store()
@@ -117,13 +117,7 @@ class TestTheNewestFile:
         newest = log_files(store)[-1]
         content = newest.read_bytes()
         newest.unlink()
-        index_files = leads.index_files
-
-        def broker_writes(index):
-            newest.write_bytes(content)
-            return index_files(index)
-
-        monkeypatch.setattr(leads, "index_files", broker_writes)
+        after_listing(monkeypatch, store / "index", lambda: newest.write_bytes(content))
         assert lost(store) == ()
         newest.unlink()
         with CommitLog(store) as log:

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples import examples
-from killing import assert_one_turn, kill_before, lives
+from killing import assert_one_turn, dies_before, kill_before, lives
 from rmqindex import (
     CorruptIndexError,
     IndexDirectory,
@@ -29,6 +29,7 @@ from rmqindex import (
 )
 from rmqindex.indexfile import open_index_source
 from rmqindex.indexwriter.append_in_place import InPlaceAppend
+from rmqindex.indexwriter.appender import EntryAppender
 from rmqindex.transaction import LocalStaging, Owner, effective_listing, staging_root
 from rmqindex.transaction.directories import unfinished_append
 
@@ -223,29 +224,17 @@ def commit_new_file_as_well(directory, entries):
     staging.discard()
 
 
-def unfinished(directory, entries, monkeypatch, stop_after):
+def unfinished(directory, entries, stop_after):
     """Begin to append in a commit that dies after some writes, and leave its journal."""
     staging = LocalStaging.at(directory, "stream-test-0")
     calls = itertools.count()
-    pwrite = os.pwrite
 
-    class DeadError(BaseException):
-        """The process is no more."""
+    def is_fatal(name, path):
+        """Whether it is one write too many, or the end of the commit."""
+        return path.name == "journal.json" or (name == "pwrite" and next(calls) == stop_after)
 
-    def die(*arguments):
-        if next(calls) == stop_after:
-            raise DeadError
-        return pwrite(*arguments)
-
-    def die_at_the_end(*_):
-        raise DeadError
-
-    with monkeypatch.context() as patched:
-        patched.setattr("rmqindex.transaction.journal.Journal.undo", lambda *_: None)
-        patched.setattr(os, "pwrite", die)
-        patched.setattr(LocalStaging, "_apply", die_at_the_end)
-        with pytest.raises(DeadError), staging.exclusive(create=True):
-            staging.commit([], [], append=planned(directory / NAME, entries), ledger={"done": 1})
+    with dies_before(is_fatal), staging.exclusive(create=True):
+        staging.commit([], [], append=planned(directory / NAME, entries), ledger={"done": 1})
     return staging
 
 
@@ -262,16 +251,14 @@ class TestReaders:
     """Readers see the old state while an append is not finished."""
 
     @pytest.mark.parametrize("stop_after", range(4))
-    def test_everything_that_reads_sees_the_file_as_it_was(
-        self, directory, monkeypatch, stop_after
-    ):
+    def test_everything_that_reads_sees_the_file_as_it_was(self, directory, stop_after):
         """Scans, lookups, the broker's search, audits and raw reads, after every write."""
         old = (directory / NAME).read_bytes()
         state = seen(directory)
         with IndexDirectory(directory, LAYOUT) as index:
             answers = [index.query_offset("T", f"k{n}", 64, 0, 2**62) for n in range(9)]
         findings = verify(directory, layout=LAYOUT).to_pylist()
-        unfinished(directory, ADDED, monkeypatch, stop_after)
+        unfinished(directory, ADDED, stop_after)
         assert seen(directory) == state
         with open_index_source(directory / NAME) as source:
             assert bytes(source.read(0, 68)) == old[:68]
@@ -285,7 +272,7 @@ class TestReaders:
 
     def test_it_is_so_however_the_directory_is_called(self, directory, tmp_path, monkeypatch):
         """By links to it or to the store, from within it, and relative to another place."""
-        unfinished(directory, ADDED, monkeypatch, 2)
+        unfinished(directory, ADDED, 2)
         (tmp_path / "link").symlink_to(directory)
         (tmp_path / "beside").symlink_to(directory.parent)
         (directory / "below").mkdir()
@@ -307,7 +294,7 @@ class TestReaders:
 
     def test_it_is_so_for_a_link_to_the_file(self, directory, tmp_path, monkeypatch):
         """The commit is the file's, whatever leads to it: links to links, and a folder of links."""
-        unfinished(directory, ADDED, monkeypatch, 2)
+        unfinished(directory, ADDED, 2)
         (tmp_path / "links").mkdir()
         (tmp_path / "links" / NAME).symlink_to(directory / NAME)
         (tmp_path / "another name").symlink_to(Path("links") / NAME)
@@ -318,9 +305,9 @@ class TestReaders:
                 assert file.header.entry_count == 20
                 assert sum(batch.num_rows for batch in file.scan()) == 20
 
-    def test_a_staging_root_that_cannot_be_searched_is_an_error(self, directory, monkeypatch):
+    def test_a_staging_root_that_cannot_be_searched_is_an_error(self, directory):
         """What cannot be read is not taken for no journal."""
-        unfinished(directory, ADDED, monkeypatch, 2)
+        unfinished(directory, ADDED, 2)
         staging_root(directory).rename(tmp := directory.parent / "kept")
         staging_root(directory).symlink_to(staging_root(directory).name)  # a loop
         with pytest.raises((RmqIndexError, OSError)):
@@ -329,7 +316,7 @@ class TestReaders:
         tmp.rename(staging_root(directory))
         assert unfinished_append(directory / NAME) is not None
 
-    def test_a_file_that_was_opened_before_gives_what_it_had_then(self, directory, monkeypatch):
+    def test_a_file_that_was_opened_before_gives_what_it_had_then(self, directory):
         """Chains that begin at newer entries are walked through, during and after the commit."""
         hashes = list(range(12))
         with (
@@ -339,7 +326,7 @@ class TestReaders:
             before = file.lookup(hashes)
             one_by_one = [file.lookup([each]) for each in hashes]
             selected = [file.select_phy_offset(f"T#k{n}", 64, 0, 2**62) for n in range(30)]
-            staging = unfinished(directory, ADDED, monkeypatch, 2)
+            staging = unfinished(directory, ADDED, 2)
             assert file.lookup(hashes) == before
             assert [file.select_phy_offset(f"T#k{n}", 64, 0, 2**62) for n in range(30)] == selected
             assert [file.lookup([each]) for each in hashes] == one_by_one
@@ -397,9 +384,9 @@ class TestReaders:
 class TestLedger:
     """What a commit records is there exactly when its entries are."""
 
-    def test_the_ledger_changes_with_the_commit_and_not_before(self, directory, monkeypatch):
+    def test_the_ledger_changes_with_the_commit_and_not_before(self, directory):
         """An unfinished commit has recorded nothing; a finished one has, and the next adds."""
-        staging = unfinished(directory, ADDED, monkeypatch, 3)
+        staging = unfinished(directory, ADDED, 3)
         with staging.exclusive(create=True):
             assert staging.ledger() == {}
         commit(directory, ADDED, ledger={"batch": 7})
@@ -434,9 +421,9 @@ class TestLedger:
         "change",
         [{"name": "../x"}, {"header": "00"}, {"entries": -1}, {"entries": 50}, {"index_num": "x"}],
     )
-    def test_a_journal_with_a_broken_append_is_an_error(self, directory, monkeypatch, change):
+    def test_a_journal_with_a_broken_append_is_an_error(self, directory, change):
         """Nothing that a journal says is believed unseen."""
-        unfinished(directory, ADDED, monkeypatch, 1)
+        unfinished(directory, ADDED, 1)
         journal = staging_root(directory) / "journal.json"
         fields = json.loads(journal.read_text())
         fields["append"].update(change)
@@ -535,3 +522,15 @@ def test_a_directory_that_was_removed_is_no_hindrance_to_the_next_write(director
     (directory / NAME).unlink()
     LocalStaging.create(directory, Owner.current()).discard()
     assert [Path(path).name for path in directory.parent.iterdir()] == ["index"]
+
+
+@pytest.mark.parametrize("size", [0, 1, 39])
+def test_a_file_without_a_whole_header_is_named(tmp_path, size):
+    """By whatever opens it for writing."""
+    path = tmp_path / "100"
+    path.write_bytes(bytes(size))
+    expected = f"{path}: expected a header of 40 bytes, got {size}: the file was cut"
+    with pytest.raises(RmqIndexError, match=expected):
+        EntryAppender.resume(path, LAYOUT)
+    with pytest.raises(RmqIndexError, match=expected):
+        InPlaceAppend(path, LAYOUT, [], list, (0, 0))

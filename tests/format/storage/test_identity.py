@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow.fs as pafs
 import pytest
 
+from appends import append_of
 from rmqindex import IndexFile, IndexFileWriter, Layout
 from rmqindex.indexfile import Fingerprint
-from rmqindex.indexwriter.append_in_place import InPlaceAppend
 from rmqindex.storage import from_json, to_json
 from rmqindex.storage.identity import FileIdentity
 from rmqindex.transaction import LocalStaging, Owner
@@ -85,34 +85,31 @@ class TestTheSameFile:
         write(path)
         before = fingerprint(path)
         numbers = np.arange(300, 310)
-        entries = numbers.astype(np.int32), numbers * 100, BEGIN + numbers
-        end = int(entries[1][-1]), int(entries[2][-1])
         seen = []
 
-        class Watched(InPlaceAppend):
-            """An append that is looked at while its journal is there."""
+        class Watched:
+            """An append that is looked at while its journal is there, and may fail in the end."""
+
+            def __init__(self, *, fails):
+                self.append = append_of(path, LAYOUT, numbers, numbers * 100, BEGIN + numbers)
+                self.undo, self.fails = self.append.undo, fails
 
             def apply(self):
-                super().apply()
+                self.append.apply()
                 seen.append((matches(path, before), fingerprint(path).checksum == before.checksum))
-
-        class Stopped(Watched):
-            """One that fails in the end."""
-
-            def apply(self):
-                super().apply()
-                raise OSError("stopped")
+                if self.fails:
+                    raise OSError("stopped")
 
         staging = LocalStaging.create(path.parent, Owner.current())
         with staging.exclusive():
-            stopped = Stopped(path, LAYOUT, [entries[0]], lambda: [entries], end)
+            stopped = Watched(fails=True)
             with pytest.raises(OSError, match="stopped"):
                 staging.commit([], [], append=stopped)
-            stopped.close()
+            stopped.append.close()
             assert matches(path, before)
-            finished = Watched(path, LAYOUT, [entries[0]], lambda: [entries], end)
+            finished = Watched(fails=False)
             staging.commit([], [], append=finished)
-            finished.close()
+            finished.append.close()
         staging.discard()
         assert seen == [(True, True)] * 2
         assert matches(path, before)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from killing import dies_before
 from remote_stores import under_uri
 from rmqindex import RmqIndexError
-from rmqindex.storage import opening
 from rmqindex.store import store as paths
-from rmqindex.transaction import directories
+from rmqindex.transaction import LocalStaging, Owner
 
 
 def names(entries):
@@ -242,34 +243,21 @@ class TestListing:
         (tmp_path / "100").symlink_to(tmp_path / "nowhere")
         assert names(paths.list_index_files(tmp_path)) == ["100"]
 
-    def test_an_unfinished_commit_is_not_seen(self, tmp_path, monkeypatch):
+    def test_an_unfinished_commit_is_not_seen(self, tmp_path):
         """The journal says which names count, and where their bytes are meanwhile."""
         index = tmp_path / "index"
         index.mkdir()
-        (index / "100").write_bytes(b"new")
-        (index / "200").write_bytes(b"only in the new state")
-        set_aside = tmp_path / "old"
-        set_aside.write_bytes(b"the old state")
-        monkeypatch.setattr(directories, "effective_listing", lambda _: {"100": set_aside})
-        assert paths.list_index_files(index) == [paths.FileEntry(str(set_aside), "100", 13)]
-
-    def test_a_file_that_a_commit_moves_after_it_was_listed_is_listed_where_it_is(
-        self, tmp_path, monkeypatch
-    ):
-        """What a commit had set aside is gone with its end, and not left out of the list."""
-        (tmp_path / "100").write_bytes(b"now")
-        places = iter([tmp_path / "gone" / "100", tmp_path / "100"])
-        monkeypatch.setattr(directories, "effective_listing", lambda _: {"100": next(places)})
-        assert paths.list_index_files(tmp_path) == [
-            paths.FileEntry(str(tmp_path / "100"), "100", 3)
-        ]
-
-    def test_a_file_that_is_listed_and_not_there_is_an_error(self, tmp_path, monkeypatch):
-        """Where it is never found, the listing is refused by name."""
-        monkeypatch.setattr(opening, "_PATIENCE_SECONDS", 0.05)
-        monkeypatch.setattr(directories, "effective_listing", lambda _: {"100": tmp_path / "100"})
-        with pytest.raises(RmqIndexError, match=r"expected one reading .* 100 was listed"):
-            paths.list_index_files(tmp_path)
+        (index / "100").write_bytes(b"the old state")
+        staging = LocalStaging.create(index, Owner.current())
+        new = [(staging.path / f"new-{name}", name) for name in ("100", "200")]
+        for staged, _ in new:
+            staged.write_bytes(b"new")
+        with dies_before(lambda _, path: path.name == "journal.json"), staging.exclusive():
+            staging.commit(new, ["100"])
+        assert {path.read_bytes() for path in index.iterdir()} == {b"new"}
+        (entry,) = paths.list_index_files(index)
+        assert (entry.name, entry.size) == ("100", 13)
+        assert Path(entry.path).read_bytes() == b"the old state"
 
     def test_no_such_directory_is_an_error(self, tmp_path):
         """It names the path."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shutil
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
+from appends import append_of
 from rmqindex import (
     IndexDirectory,
     IndexFileWriter,
@@ -22,7 +22,6 @@ from rmqindex.answers.entries import Shortfall
 from rmqindex.answers.files import describe
 from rmqindex.answers.plot import count_index
 from rmqindex.cli.commands.info import scan_entries
-from rmqindex.indexwriter.append_in_place import InPlaceAppend
 from rmqindex.query import lookup_keys
 from rmqindex.store import store as paths
 from rmqindex.transaction import LocalStaging, Owner
@@ -54,10 +53,7 @@ def commit(directory, new, removed, append=None):
 
 def append_in_place(directory):
     """Continue the last file where it stands, and add one."""
-    entry = (np.array([HASH], np.int32), np.array([600]), np.array([START + 600]))
-    append = InPlaceAppend(
-        directory / LAST, LAYOUT, [entry[0]], lambda: [entry], (600, START + 600)
-    )
+    append = append_of(directory / LAST, LAYOUT, [HASH], [600], [START + 600])
     commit(directory, {NEXT: [700]}, [], append)
 
 

@@ -20,12 +20,11 @@ from pathlib import Path
 
 import pytest
 
+from clock import hurry
 from killing import assert_one_turn, before_each_step, fork_server, kill_before, lives
 from rmqindex import RmqIndexError
-from rmqindex.storage import opening
 from rmqindex.storage.writable import copy_sparse
 from rmqindex.store import IndexSnapshot, Store
-from rmqindex.transaction import jobs
 from rmqindex.transaction import journal as journal_module
 from rmqindex.transaction import owner as owner_module
 from rmqindex.transaction.directories import exists
@@ -128,7 +127,7 @@ class TestCommitsDuringAListing:
 
     def test_a_directory_that_has_just_changed_is_listed_at_once(self, directory, monkeypatch):
         """However young its time stamp is: nothing waits for a tick to pass."""
-        monkeypatch.setattr(opening, "_POLL_SECONDS", None)  # any wait would fail
+        monkeypatch.setattr(time, "sleep", None)  # any wait would fail
         LocalStaging.create(directory, Owner.current())
         for name in ("500", "600"):
             (directory / name).touch()
@@ -454,7 +453,7 @@ class TestJobs:
     def test_a_writer_does_not_wait_for_ever(self, directory, monkeypatch):
         """A lock that is never released is an error, not a hang."""
         staging = LocalStaging.create(directory, Owner.current())
-        monkeypatch.setattr(jobs, "_LOCK_WAIT_SECONDS", 0.1)
+        hurry(monkeypatch, least=3600)
         with (
             staging.exclusive(),
             pytest.raises(RmqIndexError, match="another write"),
@@ -528,7 +527,7 @@ class TestListing:
         self, directory, monkeypatch
     ):
         """A listing that is disturbed each time is refused, and never returned as it came."""
-        monkeypatch.setattr(opening, "_PATIENCE_SECONDS", 0.05)
+        hurry(monkeypatch, least=3600)
         numbers = itertools.count()
         original = Path.iterdir
 

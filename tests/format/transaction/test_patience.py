@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from itertools import count
-from types import SimpleNamespace
-
 import pytest
 
+from clock import hurry
 from rmqindex import RmqIndexError
-from rmqindex.storage import UnsteadyError, opening, read_steady
+from rmqindex.storage import UnsteadyError, read_steady
 from rmqindex.transaction import jobs
 
 
 @pytest.fixture(autouse=True)
 def hurried_clock(monkeypatch):
-    """Let an hour pass from each look at the clock to the next, and wait for nothing."""
-    clock = count(0, 3600)
-    hurried = SimpleNamespace(monotonic=lambda: next(clock), sleep=lambda _: None)
-    monkeypatch.setattr(opening, "time", hurried)
-    monkeypatch.setattr(jobs, "time", hurried)
+    """Let an hour pass at each wait, and wait for nothing."""
+    hurry(monkeypatch, least=3600)
 
 
 def test_a_reading_that_is_always_disturbed_is_an_error():
