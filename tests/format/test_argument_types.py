@@ -31,7 +31,7 @@ from rmqindex import (
     verify,
 )
 from rmqindex.arguments import int_of
-from rmqindex.bulk.relayout import expire_index, relayout_index
+from rmqindex.bulk import expire_index, relayout_index
 from trees import files_of
 
 if TYPE_CHECKING:

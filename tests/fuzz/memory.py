@@ -15,7 +15,7 @@ import pyarrow as pa
 import rmqindex
 from rmqindex import RmqIndexError
 from rmqindex.indexfile.committed import _CommittedSource, _ExtendedSource
-from rmqindex.storage.identity import FileIdentity
+from rmqindex.storage import FileIdentity
 from rmqindex.storage.source import IndexSource
 
 # What a decoder may allocate beyond what the process has, bytes: far more than any input holds.

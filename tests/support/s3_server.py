@@ -69,6 +69,8 @@ class S3Server:
     requests: list[Request] = field(default_factory=list)
     #: Called before each request that changes something.
     before_change: Callable[[], None] | None = None
+    #: Called once, before a key with this in it is stored.
+    before_storing: tuple[str, Callable[[], None]] | None = None
     _faults: list[tuple[str, str, str]] = field(default_factory=list)
     _lost: tuple[str, int] | None = None
     _sizes: dict[str, int] = field(default_factory=dict)
@@ -166,7 +168,7 @@ class S3Server:
         yield seen
         seen += self.requests[start:]
 
-    def fail(self, times, how, method="", part=""):
+    def fail(self, times, how, method="", part="", *, behind=0):
         """Let the next requests fail.
 
         Args:
@@ -175,8 +177,9 @@ class S3Server:
                 in the middle of one, ``hang`` says nothing for long.
             method: Only those of this method.
             part: Only those of keys with this in them.
+            behind: How many of them are answered before.
         """
-        self._faults += [(how, method, part)] * times
+        self._faults += [("", method, part)] * behind + [(how, method, part)] * times
 
     def lose_answers_of(self, part, number):
         """Do what the n-th storing of a key with this in it asks, and answer with a failure."""
@@ -192,7 +195,17 @@ class S3Server:
     def recover(self):
         """Fail no more."""
         self._faults.clear()
-        self._lost = None
+        self._lost = self.before_storing = None
+
+    def _tell(self, environ):
+        """Call what is to be called before a request."""
+        if self.before_change is not None and environ["REQUEST_METHOD"] not in {"GET", "HEAD"}:
+            self.before_change()
+        if self.before_storing is not None and environ["REQUEST_METHOD"] in {"PUT", "POST"}:
+            part, act = self.before_storing
+            if part in environ["PATH_INFO"]:
+                self.before_storing = None
+                act()
 
     def _fault(self, environ):
         if environ["REQUEST_METHOD"] == "GET" and environ["PATH_INFO"] in self._sizes:
@@ -201,7 +214,7 @@ class S3Server:
             for place, (how, method, part) in enumerate(self._faults):
                 if method in environ["REQUEST_METHOD"] and part in environ["PATH_INFO"]:
                     del self._faults[place]
-                    return how
+                    return how or None
         return None
 
     def _is_lost(self, environ):
@@ -227,8 +240,7 @@ class S3Server:
             sent = int(dict(headers).get("Content-Length", 0))
             return start_response(status, headers, exc_info)
 
-        if self.before_change is not None and environ["REQUEST_METHOD"] not in {"GET", "HEAD"}:
-            self.before_change()
+        self._tell(environ)
         how = self._fault(environ)
         if how is None and self._is_lost(environ):
             for _ in self._app(environ, lambda *_: lambda _: None):

@@ -11,6 +11,7 @@ from rmqindex.lazy_exports import lazy_exports
 if TYPE_CHECKING:
     from rmqindex.storage.disk import naming as naming
     from rmqindex.storage.identity import FileChangedError as FileChangedError
+    from rmqindex.storage.identity import FileIdentity as FileIdentity
     from rmqindex.storage.location import Location as Location
     from rmqindex.storage.location import Storage as Storage
     from rmqindex.storage.location import path_text as path_text

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rmqindex.transaction.journal import effective_listing as effective_listing
     from rmqindex.transaction.journal import staging_root as staging_root
     from rmqindex.transaction.local_staging import LocalStaging as LocalStaging
+    from rmqindex.transaction.object_staging import ObjectStaging as ObjectStaging
     from rmqindex.transaction.owner import Owner as Owner
 else:
     __getattr__, __dir__, __all__ = lazy_exports(__name__)

@@ -14,8 +14,7 @@ from pyspark_rmqindex.join.cost import (
     scan_cost,
 )
 from rmqindex.indexfile import Fingerprint
-from rmqindex.storage import Location
-from rmqindex.storage.identity import FileIdentity
+from rmqindex.storage import FileIdentity, Location
 
 
 def file_of(entries, slots):

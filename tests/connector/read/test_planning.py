@@ -26,8 +26,7 @@ from pyspark_rmqindex.read.planning import (
 from rmqindex import index_key, key_hash
 from rmqindex.indexfile import Fingerprint
 from rmqindex.query import may_hold
-from rmqindex.storage import Location
-from rmqindex.storage.identity import FileIdentity
+from rmqindex.storage import FileIdentity, Location
 
 
 def a_file(entries, begin_timestamp=1000, name="f"):

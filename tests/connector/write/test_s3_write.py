@@ -17,6 +17,7 @@ from spark_writes import GEOMETRY, LAYOUT, SCHEMA, batch, write
 
 from damage import DAMAGES, damaged
 from kinds import sampled
+from limits import small
 from pyspark_rmqindex.stream import IndexStreamWriter
 from pyspark_rmqindex.write import writer as writer_module
 from pyspark_rmqindex.write.job import write_options
@@ -24,13 +25,13 @@ from pyspark_rmqindex.write.writer import IndexWriter
 from rmqindex import IndexFile, IndexFileWriter, RmqIndexError
 from rmqindex.storage import Location
 from rmqindex.store import index_files
-from rmqindex.transaction import Owner, object_staging
-from rmqindex.transaction.commit_record import STAGING_PREFIX
-from rmqindex.transaction.object_staging import ObjectStaging
+from rmqindex.transaction import ObjectStaging, Owner
 from s3_server import BUCKET, SECRETS
 
 pytestmark = pytest.mark.usefixtures("s3_environment")
 
+# What is staged for an index lies in it under such names.
+STAGING_PREFIX = ".rmqindex-"
 PYARROW = int(pa.__version__.partition(".")[0])
 
 
@@ -182,24 +183,17 @@ class TestAnotherMachine:
         assert offsets(uri) == before
         assert not any(name.endswith(".commit") for name in objects(s3, prefix))
 
-    def test_files_that_go_before_the_record_is_stored_undo_the_commit(
-        self, s3, uri, prefix, monkeypatch
-    ):
+    def test_files_that_go_before_the_record_is_stored_undo_the_commit(self, s3, uri, prefix):
         """By whomever, and however late: a record without its files does not count."""
         write(uri, (0, 10))
         job = ObjectStaging.create(Location(uri), Owner.current())
         build(job, "one", 7)
-        stored = ObjectStaging._store_own_record
-
-        def late(staging, filesystem, inner, record):
-            if record.committed:
-                filesystem.delete_file(f"{staging._staged(inner)}/one")
-            stored(staging, filesystem, inner, record)
-
-        monkeypatch.setattr(ObjectStaging, "_store_own_record", late)
+        (staged,) = (key for key in objects(s3, prefix) if key.endswith("/one"))
+        file = f"{BUCKET}/{prefix}/index/{staged}"
+        s3.before_storing = (".commit", lambda: s3.fs.delete_file(file))
         with pytest.raises(RmqIndexError, match="the write was ended"), job.exclusive():
             job.commit([(job.path / "one", "20990101000000000")], [])
-        monkeypatch.setattr(ObjectStaging, "_store_own_record", stored)
+        assert s3.before_storing is None
         assert offsets(uri) == list(range(10))
         job.discard()
         assert len(objects(s3, prefix)) == 1
@@ -215,39 +209,21 @@ def build(job, name, number):
 class TestFetch:
     """Files that other processes have staged."""
 
-    def test_a_download_that_failed_is_made_again(self, uri, monkeypatch):
+    @small(copy_bytes=1000)
+    def test_a_download_that_failed_is_made_again(self, s3, uri):
         """What it left is not taken for the file."""
-        monkeypatch.setattr(object_staging, "_COPY_BYTES", 1000)
         job = ObjectStaging.create(Location(uri), Owner.current())
         content = os.urandom(4500)
         (job.path / "run").write_bytes(content)
         job.publish(["run"])
-        opened = object_staging.open_filesystem
-        monkeypatch.setattr(
-            object_staging, "open_filesystem", lambda location: (_Failing(), opened(location)[1])
-        )
-        with pytest.raises(RmqIndexError, match="cannot be read"):
+        s3.fail(1000, "403", "GET", "/run", behind=2)
+        with pytest.raises(RmqIndexError, match="expected bytes from 2000 on, got AWS Error"):
             job.fetch(["run"])
         assert not (job.path / "run").exists()
-        monkeypatch.setattr(object_staging, "open_filesystem", opened)
+        s3.recover()
         job.fetch(["run"])
         assert (job.path / "run").read_bytes() == content
         job.discard()
-
-
-class _Failing:
-    """A file system that loses the connection in the middle of a file."""
-
-    def open_input_file(self, _):
-        return self
-
-    def size(self):
-        return 4500
-
-    def read_at(self, length, start):
-        if start >= 2000:
-            raise OSError("connection lost")
-        return b"x" * length
 
 
 class TestDamaged:

@@ -10,7 +10,7 @@ import pytest
 from spark_writes import write
 
 from rmqindex import RmqIndexError, rebuild_index, sample_store
-from rmqindex.bulk.relayout import expire_index, relayout_index
+from rmqindex.bulk import expire_index, relayout_index
 from rmqindex.indexfile import Layout
 from rmqindex.store import index_files
 from rmqindex.store.names import timestamp_name

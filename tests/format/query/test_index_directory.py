@@ -32,7 +32,6 @@ from rmqindex import (
     key_hash,
     sample_store,
 )
-from rmqindex.indexwriter.appender import EntryAppender
 from rmqindex.store.names import timestamp_name
 from rmqindex.transaction import LocalStaging, Owner
 from trees import files_of
@@ -558,7 +557,7 @@ class TestReadersBesideAFlush:
     def flush_beside(monkeypatch, directory, read):
         """Flush, with a reader from between slots and header on; return what it read."""
         waiting, answers = threading.Event(), []
-        real_flock, real_write = fcntl.flock, EntryAppender._write_header
+        real_flock, real_pwrite = fcntl.flock, os.pwrite
 
         def flock(*arguments):
             try:
@@ -573,16 +572,17 @@ class TestReadersBesideAFlush:
             except RmqIndexError as error:
                 answers.append(error)
 
-        def write_header(appender):
-            reader.start()
-            while reader.is_alive() and not waiting.wait(0.01):
-                pass
-            real_write(appender)
+        def pwrite(file, data, offset):
+            if offset == 0:  # the header, behind the slots
+                reader.start()
+                while reader.is_alive() and not waiting.wait(0.01):
+                    pass
+            return real_pwrite(file, data, offset)
 
         reader = threading.Thread(target=run)
         with monkeypatch.context() as patch:
             patch.setattr(fcntl, "flock", flock)
-            patch.setattr(EntryAppender, "_write_header", write_header)
+            patch.setattr(os, "pwrite", pwrite)
             directory.flush()
             reader.join()
         return answers

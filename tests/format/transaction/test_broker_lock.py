@@ -30,7 +30,7 @@ from rmqindex import (
     sample_store,
     verify,
 )
-from rmqindex.bulk.relayout import expire_index
+from rmqindex.bulk import expire_index
 from rmqindex.transaction import BrokerLock, BrokerState, LocalStaging
 from rmqindex.transaction import broker_lock as module
 
