@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from datetime import tzinfo
 
+    import pyarrow as pa
+
     from rmqindex.commitlog.files import LogFile
     from rmqindex.commitlog.log import CommitLog
     from rmqindex.indexfile.geometry import Layout
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
 __all__ = ["RelayoutResult", "expire_index", "expired_files", "relayout_index"]
 
 _COLUMNS = ("key_hash", "phy_offset", "store_timestamp")
+_ZEROS = ("time_diff", "position", "prev_position")
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +153,8 @@ def relayout_index(
             with _whole(entry.path, old_layout, hint, is_last=entry == old.entries[-1]) as file:
                 if log is not None and file.header.entry_count:
                     _ensure_times(file, entry.path, log, hint)
-                for batch in file.scan(columns=_COLUMNS):
+                for batch in file.scan(columns=(*_COLUMNS, *_ZEROS)):
+                    _ensure_written(file, batch, hint)
                     hashes, offsets, times = (batch[name].to_numpy() for name in _COLUMNS)
                     times = times.copy()
                     exact += make_exact(file.header, offsets, times, log)
@@ -207,6 +211,21 @@ def _ensure_times(file: IndexFile, path: Location, log: CommitLog, hint: str) ->
         got = file.header.begin_timestamp
         at = BEGIN_TIMESTAMP_OFFSET
         raise CorruptIndexError(str(path), "begin_timestamp", at, expected, got, hint)
+
+
+def _ensure_written(file: IndexFile, batch: pa.RecordBatch, hint: str) -> None:
+    """Refuse entries of zeros to which their slot does not lead: those that were there are lost."""
+    named = ("key_hash", "phy_offset", "time_diff", "prev_position")
+    zeros = np.logical_and.reduce([batch[name].to_numpy() == 0 for name in named])
+    if not zeros.any():
+        return
+    found = file.lookup(np.zeros(1, np.int32))["position"].to_numpy()
+    lost = np.setdiff1d(batch["position"].to_numpy()[zeros], found)
+    if len(lost):
+        assert file.layout is not None  # there are entries
+        at = file.layout.entry_offset(int(lost[0]))
+        expected = f"an entry that was written (entry {lost[0]})"
+        raise CorruptIndexError(file.path, "key_hash", at, expected, "zeros", hint)
 
 
 def _opened(path: Location, layout: Layout | None, *, is_last: bool) -> IndexFile:

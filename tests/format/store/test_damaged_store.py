@@ -239,3 +239,34 @@ def test_a_relayout_keeps_the_only_entry_of_a_file_that_counts_none(tmp_path):
         file.write((1).to_bytes(4, "big"))
     made = rmqindex.relayout_index(store, rmqindex.Layout(7, 50), old_layout=LAYOUT)
     assert made.entry_count == len(TRUE) + 1
+
+
+def write_first(folder, hashes):
+    """Write an index of one message at offset 0."""
+    path = folder / "index" / NAMES[0]
+    path.parent.mkdir(parents=True)
+    with rmqindex.IndexFileWriter(path, LAYOUT) as writer:
+        writer.put_many(hashes, [0] * len(hashes), [1_700_000_000_000] * len(hashes))
+    return path
+
+
+@pytest.mark.parametrize("place", [1, 2])
+def test_a_relayout_takes_no_zeros_for_an_entry(tmp_path, place):
+    """Of which the slot leads elsewhere, be it the last one or not."""
+    path = write_first(tmp_path, [5, 6, 7])
+    data = bytearray(path.read_bytes())
+    at = LAYOUT.entry_offset(1 + place)
+    data[at : at + 20] = bytes(20)
+    path.write_bytes(data)
+    with pytest.raises(CorruptIndexError, match="zeros"):
+        rmqindex.relayout_index(tmp_path, rmqindex.Layout(7, 50), old_layout=LAYOUT)
+    assert path.read_bytes() == data
+
+
+@pytest.mark.parametrize("hashes", [[0], [5, 0], [5, 0, 97], [5, 0, 6]])
+def test_a_relayout_keeps_an_entry_that_is_of_zeros(tmp_path, hashes):
+    """A key of the first message may well hash to 0."""
+    write_first(tmp_path, hashes)
+    made = rmqindex.relayout_index(tmp_path, rmqindex.Layout(7, 50), old_layout=LAYOUT)
+    with rmqindex.IndexFile(made.files[0], rmqindex.Layout(7, 50)) as file:
+        assert [row for batch in file.scan() for row in batch["key_hash"].to_pylist()] == hashes
