@@ -298,6 +298,17 @@ def test_a_message_may_be_read_as_a_mixture_with_the_one_that_it_replaces(tmp_pa
     times = [{one.store_time - world.broker.now for one in world.truth.maybe} for _ in step]
     assert times == [{-1, 0}, {0}]
     assert world.truth.maybe == set()
+
+
+def test_a_unit_whose_message_another_replaced_is_stale(tmp_path):
+    """A broker that starts takes it for the end of the queue."""
+    world = World(tmp_path)
+    put = {"name": "put", "topic": "A", "body": "00" * 40}
+    steps = ({"name": "cut", "messages": 1}, put | {"topic": "B"}, {"name": "stop"})
+    for step in ({"name": "start"}, put, put, *steps, {"name": "start"}):
+        world.take(step)
+    assert world.truth.states == {"abort", "torn", "queues_stale", "no_index"}
+    assert not world.truth.has_remains
     world.broker.kill()
 
 

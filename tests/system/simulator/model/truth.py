@@ -188,12 +188,21 @@ class Truth:
             found.add("queues_lag")
         for unit in self.units:
             found |= self._state_of("queues", unit.offset, log)
-            message = log.get(unit.offset)
-            if message and (message.size, message.queue_offset) != (unit.size, unit.queue_offset):
-                names = dict(message.properties).get("INNER_MULTI_DISPATCH", "").split(",")
-                if unit.topic not in names:
-                    found.add("queues_stale")
+        if any(self._is_stale(unit, log) for unit in self.possibly("units")):
+            found.add("queues_stale")
         return found
+
+    @staticmethod
+    def _is_stale(unit: Unit, log: dict[int, Message]) -> bool:
+        """Tell whether a unit leads to a message that is another's."""
+        one = log.get(unit.offset)
+        if one is None:
+            return False
+        own = (one.topic, one.queue_id, one.queue_offset, one.size)
+        names = dict(one.properties).get("INNER_MULTI_DISPATCH", "").split(",")
+        if own == (unit.topic, unit.queue_id, unit.queue_offset, unit.size):
+            return False
+        return unit.topic not in names or one.size != unit.size
 
     def _states_of_index(self, log: dict[int, Message]) -> set[str]:
         found, indexed, before = set(), set(), ("", -1)
