@@ -14,7 +14,7 @@ from .bytes_of import broker_answer, has_crossed_chains, java_hash
 from .model.truth import Message, Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from .model.truth import Damage, Entry, Truth
     from .users import Outcome
@@ -353,7 +353,20 @@ class Judge:
         may = Counter(self._chosen(question, self.truth.possibly("entries"))) - Counter(sure)
         if self.is_beside_writers:
             may += Counter(row for row in outcome.rows if self._is_of_log(row))
+        elif question.get("salvage"):
+            may += Counter(self._uncounted(outcome))
         return self._compare(outcome, outcome.rows, sure, may.elements())
+
+    def _uncounted(self, outcome: Outcome) -> Iterator[Any]:
+        """Yield the entries behind a file's counted ones: a killed broker put one there."""
+        counted = {(one.file, one.position) for one in self.truth.possibly("entries")}
+        for row in outcome.rows:
+            name, position = row[:2]
+            is_next = (name, position) not in counted and (
+                position == 1 or (name, position - 1) in counted
+            )
+            if is_next and self._is_of_log(row):
+                yield row
 
     def _is_of_log(self, row: tuple[Any, ...]) -> bool:
         """Tell whether an entry is one that a broker makes of a message in the log."""
