@@ -100,7 +100,7 @@ class Judge:
         #: What a broker is about to write must be read as before or after it, and not be refused.
         usual = _USUAL | ({"torn"} if self.truth.running and not self.truth.has_remains else set())
         self.is_usual = not self.harm and not self.power_was_cut and self.states <= usual
-        self.has_broken_bodies = any(one.is_corrupt for one in self.truth.messages)
+        self.has_broken_bodies = any(one.is_corrupt for one in self.truth.possibly("messages"))
         self.index_is_hurt = any(damage.file.startswith("index") for damage in self.harm)
         self.log_is_hurt = any(_is_log(damage.file) for damage in self.harm)
         self.may_differ = self.log_is_hurt or self.power_was_cut
