@@ -203,7 +203,7 @@ def _index_lead(path: Location) -> list[Lead]:
 def _agreed_lead(root: Location) -> list[Lead]:
     """Return the last entry that DLedger's group had agreed on, by DLedger's own index if it can.
 
-    Else only the log itself can tell whether it has it.
+    Else only the log itself can tell whether it has it. One without a message leads to its head.
     """
     with suppress(RmqIndexError):
         data = dledger_data(root)
@@ -211,7 +211,8 @@ def _agreed_lead(root: Location) -> list[Lead]:
         if data is not None and agreed is not None and agreed >= 0:
             lead = Lead(INT64_MAX, str(data.parent), LeadKind.ENTRY, root, agreed)
             place = entry_place(data, agreed)
-            return [lead if place is None else Lead(place[0] + ENTRY_HEAD.size, lead.path)]
+            head = ENTRY_HEAD.size if place and place[1] > ENTRY_HEAD.size else 0
+            return [lead if place is None else Lead(place[0] + head, lead.path)]
     return []
 
 
@@ -292,8 +293,7 @@ def proved_lead(
     for lead in leads:
         if lead.phy_offset < end:
             break
-        proved = _proved(lead, end, read)
-        if proved is not None:
+        if (proved := _proved(lead, end, read)) is not None:
             return proved
     return None
 

@@ -35,6 +35,7 @@ from rmqindex.storage import Location, Storage, from_json, to_json
 
 KINDS = ("dledger", "dledger_after_plain", "dledger_batches")
 HEAD = struct.Struct(">iiqqqiiii")
+INDEX_UNIT = struct.Struct(">iqiqq")
 FILE_SIZE = 10 * 1024
 
 
@@ -414,7 +415,8 @@ class TestAgreement:
         )
         assert "log_damaged" in verify(store, "auto")["rule"].to_pylist()
 
-    def test_an_agreed_entry_without_a_message_may_be_the_last(self, tmp_path):
+    @pytest.mark.parametrize("has_index", [True, False], ids=["index", "walk"])
+    def test_an_agreed_entry_without_a_message_may_be_the_last(self, has_index, tmp_path):
         """As one that a new leader begins with."""
         log = DLedgerLog(2_000)
         for _ in range(9):
@@ -422,10 +424,18 @@ class TestAgreement:
         log.noop()
         store = tmp_path
         data = log.write_to(store / "dledger-n0" / "data")
+        if has_index:
+            index = data.parent / "index" / f"{0:020d}"
+            index.parent.mkdir()
+            units = bytes(9 * INDEX_UNIT.size) + INDEX_UNIT.pack(
+                2, log.end - HEAD.size, HEAD.size, 9, 0
+            )
+            index.write_bytes(units + INDEX_UNIT.pack(2, log.end, HEAD.size, 10, 0))
         note(data, 9)
         assert offsets_of(store) == log.offsets
         note(data, 10)
-        with pytest.raises(CorruptCommitLogError, match=f"at offset {log.end + HEAD.size}, got"):
+        lost = log.end if has_index else log.end + HEAD.size
+        with pytest.raises(CorruptCommitLogError, match=f"at offset {lost}, got"):
             offsets_of(store)
 
     def test_an_agreed_entry_behind_damage_is_no_loss(self, data):
