@@ -49,9 +49,8 @@ from rmqindex.layout.record import (
     QUEUE_OFFSET_OFFSET,
 )
 from rmqindex.layout.store import BATCH_FOLDER, INDEX_FOLDER, QUEUE_FOLDER
-from rmqindex.record.batches import build_batch, schema_of
+from rmqindex.record.queue_offsets import queue_offsets_in
 from rmqindex.record.records import gather, have_places, store_timestamp_of
-from rmqindex.record.text import java_integer
 from rmqindex.storage.location import Location
 from rmqindex.store.checkpoint import CHECKPOINT_NAME, StoreCheckpoint
 from rmqindex.store.dledger import committed_index, dledger_data, entry_place
@@ -63,7 +62,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rmqindex.record.records import Records
+from rmqindex.record.records import Records
 
 __all__ = [
     "Lead",
@@ -278,8 +277,6 @@ def last_units(path: Path, dtype: np.dtype[Any], most: int) -> tuple[int, NDArra
 _UNITS = 1_024
 # How many units before the log's end may be damaged, one after the other.
 _ANCHORS = 8
-_DISPATCH_QUEUES = "INNER_MULTI_DISPATCH"
-_DISPATCH_OFFSETS = "INNER_MULTI_QUEUE_OFFSET"
 
 
 def proved_lead(
@@ -313,7 +310,7 @@ def named_stop(lead: Lead, start: int, record_at: Callable[[int], Records | None
     for unit in units[(units["phy_offset"] >= start) & (units["size"] != BLANK_SIZE)][::-1]:
         found = record_at(int(unit["phy_offset"]))
         if found is not None and found.size[0] == unit["size"]:
-            queue_offsets = _queue_offsets(found, path.parent.parent.name, path.parent.name)
+            queue_offsets = queue_offsets_in(found, path.parent.parent.name, path.parent.name)
             if len(queue_offsets):
                 return int(found.phy_offset[0] + found.size[0])
     return None
@@ -344,7 +341,7 @@ def led_by_unit(
         if offset in known:
             found = find(offset)
             names = os.fsdecode(topic), str(queue_id)
-            return (found is not None and number - back in _queue_offsets(found, *names)) or None
+            return (found is not None and number - back in queue_offsets_in(found, *names)) or None
     return True
 
 
@@ -444,7 +441,7 @@ def _proved_unit(
                 stops = records.phy_offset + records.size
                 if (passed < np.where(around < 0, 0, stops[around])).any():
                     return None  # it leads into a message, and is left from before a cut
-                more = _queue_offsets(records, topic, queue)
+                more = queue_offsets_in(records, topic, queue)
                 elsewhere = np.concatenate([elsewhere, more])
             left = behind[~np.isin(queue_offsets[behind], elsewhere)]
             return int(offsets[left].max()) if len(left) else None
@@ -468,33 +465,3 @@ def _size_at(read: Callable[[int, int], Iterator[Records]], at: int) -> int | No
         if len(records) and records.phy_offset[0] == at:
             return int(records.size[0])
     return None
-
-
-def _queue_offsets(records: Records, topic: str, queue: str) -> NDArray[np.int64]:
-    """Return the queue offsets of records in a queue, by topic or by name."""
-    name = os.fsencode(topic)
-    number = int(queue) if queue.isdecimal() else -1
-    queue_ids = gather(records.data, records.starts + QUEUE_ID_OFFSET, "i4").astype(np.int64)
-    lengths = records.topic_stop - records.topic_start
-    places = np.flatnonzero((queue_ids == number) & (lengths == len(name)))
-    mine = [
-        place
-        for place in places.tolist()
-        if records.data[records.topic_start[place] : records.topic_stop[place]] == name
-    ]
-    starts = records.starts[mine] + QUEUE_OFFSET_OFFSET
-    own = gather(records.data, starts, "i8").astype(np.int64)
-    return np.concatenate([own, _named_offsets(records, topic)])
-
-
-def _named_offsets(records: Records, queue: str) -> NDArray[np.int64]:
-    """Return the queue offsets in a light queue of the messages that name it."""
-    names = [name.encode() for name in (_DISPATCH_QUEUES, _DISPATCH_OFFSETS)]
-    found = []
-    for row in build_batch(records, schema_of(("properties",)), names)["properties"]:
-        properties = dict(row.as_py())
-        queues = properties.get(_DISPATCH_QUEUES, "").split(",")
-        offsets = properties.get(_DISPATCH_OFFSETS, "").split(",")
-        if queue in queues and len(queues) == len(offsets):
-            found.append(java_integer(offsets[queues.index(queue)], 64))
-    return np.array([each for each in found if each is not None], np.int64)

@@ -16,7 +16,12 @@ from rmqindex.errors import RmqIndexError
 from rmqindex.keys.hashing import string_hash_codes
 from rmqindex.layout.index_file import INT64_MIN
 from rmqindex.layout.queue import LMQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, SYSTEM_PREFIX
-from rmqindex.layout.record import INNER_BATCH_FLAG, INNER_NUM
+from rmqindex.layout.record import (
+    DISPATCH_OFFSETS,
+    DISPATCH_QUEUES,
+    INNER_BATCH_FLAG,
+    INNER_NUM,
+)
 from rmqindex.record.batches import build_batch, schema_of
 from rmqindex.record.text import java_integer
 
@@ -55,13 +60,11 @@ _SCHEMA = schema_of(
 # MessageSysFlag: prepared and rolled back messages have bit 2 set.
 _NO_UNIT_FLAG = 0x1 << 2
 _DELAY = "DELAY"
-_DISPATCH_QUEUES = "INNER_MULTI_DISPATCH"
-_DISPATCH_OFFSETS = "INNER_MULTI_QUEUE_OFFSET"
 #: The properties that only a broker with ``enableMultiDispatch`` reads.
-LIGHT_PROPERTIES = (_DISPATCH_QUEUES, _DISPATCH_OFFSETS)
+LIGHT_PROPERTIES = (DISPATCH_QUEUES, DISPATCH_OFFSETS)
 _INNER_BASE = "INNER_BASE"
 _SEPARATOR = ","
-_NAMES = (_DELAY, _DISPATCH_QUEUES, _DISPATCH_OFFSETS, INNER_NUM, _INNER_BASE)
+_NAMES = (_DELAY, DISPATCH_QUEUES, DISPATCH_OFFSETS, INNER_NUM, _INNER_BASE)
 _DELAY_LEVEL = re.compile(r"([0-9]+)([smhd])")
 _NO_ROWS = np.zeros(0, np.int64)
 # By topic and number of the queue, the row and the queue offset of each unit.
@@ -152,7 +155,7 @@ class Dispatcher:
                 units.append(_batch_units(queue, own.get(queue, _NO_ROWS), requests))
                 for row, _ in light.get(queue, ()):
                     requests.refuse(
-                        row, _DISPATCH_QUEUES, "names of queues without batches", queue[0]
+                        row, DISPATCH_QUEUES, "names of queues without batches", queue[0]
                     )
             else:
                 rows = own.get(queue, _NO_ROWS)
@@ -183,8 +186,8 @@ class Dispatcher:
         """Return the rows and queue offsets of units in light queues."""
         found: _LightUnits = {}
         names, offsets = (
-            requests.properties[_DISPATCH_QUEUES],
-            requests.properties[_DISPATCH_OFFSETS],
+            requests.properties[DISPATCH_QUEUES],
+            requests.properties[DISPATCH_OFFSETS],
         )
         for row in sorted({*names, *offsets}):
             topic = requests.names[requests.codes[row]]
@@ -195,8 +198,8 @@ class Dispatcher:
             if len(queues) != len(places):
                 # A broker without enableMultiDispatch gives no offsets; with it, one for each.
                 if places:
-                    expected = f"{len(queues)} numbers, as {_DISPATCH_QUEUES} has names"
-                    requests.refuse(row, _DISPATCH_OFFSETS, expected, offsets[row])
+                    expected = f"{len(queues)} numbers, as {DISPATCH_QUEUES} has names"
+                    requests.refuse(row, DISPATCH_OFFSETS, expected, offsets[row])
                 continue
             units: dict[tuple[str, int], int] = {}
             for queue, place in zip(queues, places, strict=True):
@@ -205,7 +208,7 @@ class Dispatcher:
                 number = java_integer(place, 64)
                 if number is None:
                     requests.refuse(
-                        row, _DISPATCH_OFFSETS, "numbers of 64 bits", place, _DISPATCH_ENDS
+                        row, DISPATCH_OFFSETS, "numbers of 64 bits", place, _DISPATCH_ENDS
                     )
                     units.clear()
                     break

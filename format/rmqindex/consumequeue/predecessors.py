@@ -21,6 +21,7 @@ from rmqindex.layout.queue import (
     LMQ_PREFIX,
     UNIT_DTYPE,
 )
+from rmqindex.layout.record import DISPATCH_QUEUES
 from rmqindex.storage.location import Location
 from rmqindex.store.store import root_of
 
@@ -58,7 +59,6 @@ _READ_AT_ONCE = 65_536
 _BELONGING = ("topic", "queue_id", "properties")
 # Those that tell whether a message of another queue has been this one's.
 _PLACED = (*_BELONGING, "queue_offset", "size")
-_DISPATCH_QUEUES = "INNER_MULTI_DISPATCH"
 _RECORD, _EXPIRED, _BEYOND_END, _NOT_A_RECORD = (
     MATCH_STATES.index(state) for state in ("record", "expired", "beyond_end", "not_a_record")
 )
@@ -347,7 +347,7 @@ def _are_of(queue: ConsumeQueue, messages: pa.RecordBatch) -> NDArray[np.bool_]:
     same = pc.and_(pc.equal(topics, queue.topic), pc.equal(numbers, queue.queue_id))
     found: NDArray[np.bool_] = same.fill_null(False).to_numpy(zero_copy_only=False).copy()
     for row in np.flatnonzero(~found).tolist():
-        named = dict(messages["properties"][row].as_py() or ()).get(_DISPATCH_QUEUES, "")
+        named = dict(messages["properties"][row].as_py() or ()).get(DISPATCH_QUEUES, "")
         found[row] = queue.topic in named.split(",")
     return found
 

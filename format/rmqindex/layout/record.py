@@ -24,6 +24,8 @@ __all__ = [
     "CRC_DIGITS",
     "CRC_MASK",
     "CRC_RESERVED_SIZE",
+    "DISPATCH_OFFSETS",
+    "DISPATCH_QUEUES",
     "FILE_NAME_DIGITS",
     "FLAG_OFFSET",
     "INNER_BATCH_FLAG",
@@ -124,6 +126,9 @@ PROPERTY_TAGS = b"TAGS"
 INNER_MESSAGE_HEAD_SIZE = 20
 # MessageConst.PROPERTY_INNER_NUM: how many messages an inner batch has.
 INNER_NUM = "INNER_NUM"
+# A light message's queues, and its offset in each (MessageConst.PROPERTY_INNER_MULTI_DISPATCH).
+DISPATCH_QUEUES = "INNER_MULTI_DISPATCH"
+DISPATCH_OFFSETS = "INNER_MULTI_QUEUE_OFFSET"
 
 
 def _required_field(name: str, data_type: pa.DataType) -> pa.Field:
