@@ -35,7 +35,7 @@ from rmqindex.errors import RmqIndexError
 from rmqindex.indexfile.committed import entry_rows, open_index_source, read_header
 from rmqindex.indexfile.geometry import infer_layout
 from rmqindex.layout.dledger import ENTRY_HEAD
-from rmqindex.layout.index_file import FIRST_POSITION, INT64_MAX
+from rmqindex.layout.index_file import FIRST_POSITION, HEADER_SIZE, INT64_MAX, IndexHeader
 from rmqindex.layout.queue import (
     BATCH_UNIT_DTYPE,
     BLANK_SIZE,
@@ -117,8 +117,8 @@ class Leads(NamedTuple):
 
     Attributes:
         first: The oldest file that a broker deletes with its messages, by its last message.
-        newest: The one of each index and queue, the newest first; :func:`proved_lead` says which to
-            believe.
+        newest: The one of each queue, and of each index all that reach as far as the last file, the
+            newest first; :func:`proved_lead` says which to believe.
     """
 
     first: Lead | None
@@ -145,7 +145,11 @@ def find_leads(
     expiring: list[Lead] = []
     newest: list[Lead] = []
     for each in indexes:
-        _add(index_files(each), _index_lead, expiring, newest)
+        of_index = index_files(each)
+        before = len(newest)
+        _add(of_index, _index_lead, expiring, newest)
+        if len(newest) > before and each.local is not None:  # a remote one takes a request a file
+            newest += _further_leads(of_index, newest[-1])
     # A queue without new messages keeps a file until the next of them, however old it is.
     of_queues: list[Lead] = [] if newest else expiring
     queues = queues or not newest
@@ -197,6 +201,17 @@ def _index_lead(path: Location) -> list[Lead]:
         if header.entry_count:
             return [Lead(header.end_phy_offset, str(path), LeadKind.INDEX, path)]
     return []
+
+
+def _further_leads(files: Sequence[Location], last: Lead) -> Iterator[Lead]:
+    """Yield what leads as far as the last file: where a clock stepped back, an earlier one does."""
+    for path in files:
+        with suppress(OSError), open(path, "rb", buffering=0) as file:  # noqa: PTH123  (of many)
+            header = file.read(HEADER_SIZE)
+            if len(header) < HEADER_SIZE or str(path) == last.path:
+                continue
+            if IndexHeader.from_bytes(header).end_phy_offset >= last.phy_offset:
+                yield from _index_lead(path)
 
 
 def _agreed_lead(root: Location) -> list[Lead]:

@@ -560,6 +560,18 @@ class TestDispatched:
             assert log.unagreed_tail() is None
             assert follow(log, 0).end == log.max_offset
 
+    def test_the_index_has_what_an_earlier_name_has(self, store):
+        """Where the clock stepped back, the last name is not of the last messages."""
+        shutil.rmtree(store / "consumequeue")
+        files = sorted((store / "index").iterdir())
+        aside = store / "index" / "aside"
+        files[-1].rename(aside)
+        for older, newer in zip(reversed(files[:-1]), reversed(files[1:]), strict=True):
+            older.rename(newer)
+        aside.rename(files[0])
+        with CommitLog(store) as log:
+            assert log.unagreed_tail() is None
+
     @pytest.mark.parametrize("gone", ["index", "consumequeue"])
     def test_what_leads_to_another_message_proves_nothing(self, store, gone):
         """It is of another history of the log."""
