@@ -172,7 +172,7 @@ def run(monkeypatch, capsys):
     monkeypatch.delenv("COLUMNS", raising=False)  # of the terminal that runs the tests
 
     def run_main(*arguments):
-        from rmqindex.cli.command import run as run_command
+        from command_line import run as run_command
 
         monkeypatch.setattr(sys, "argv", ["rmqindex", *map(str, arguments)])
         with pytest.raises(SystemExit) as ended:

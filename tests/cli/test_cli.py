@@ -12,7 +12,6 @@ import pytest
 
 import rmqindex
 from recorded import ROCKETMQ_CLASSES
-from rmqindex.answers.terminal import Console, print_text
 from rmqindex.cli.command import COMMANDS, load
 
 STORE = rmqindex.sample_store()
@@ -471,13 +470,6 @@ class TestOutput:
         whole = f"`rmqindex verify {store}`"
         assert any(whole in line for line in notes)
         assert all(len(line) <= columns or str(store) in line for line in notes)
-
-    def test_a_command_is_not_broken(self, capsys):
-        """So that it can be copied."""
-        console = Console(width=60, is_terminal=True)
-        command = f"    rmqindex explain store topictest order-49 --search-log all {'x' * 20}"
-        print_text(console, f"{'word ' * 20}\n{command}")
-        assert command in capsys.readouterr().out.splitlines()
 
     def test_a_file_that_is_no_index_has_an_error_alone(self, run, tmp_path):
         """No totals of nothing."""

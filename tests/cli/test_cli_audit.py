@@ -213,18 +213,3 @@ class TestPlot:
         code, _, err = run("plot", STORE, "--out", tmp_path / "index.png")
         assert code == 2
         assert "pip install 'rmqindex[plot]'" in err
-
-    def test_what_is_counted_are_the_entries(self, tmp_path):
-        """Chains, slots and times add up to the entries."""
-        from rmqindex.answers.plot import count_index
-        from rmqindex.store import IndexSnapshot
-
-        counts = count_index(IndexSnapshot.of(STORE, None, "FAILFAST"))
-        assert sum(counts.entry_counts) == 959
-        assert sum(int(part.sum()) for part in counts.over_time) == 959
-        for lengths, slots, entries in zip(
-            counts.chain_lengths, counts.hash_slot_num, counts.entry_counts, strict=True
-        ):
-            assert lengths.sum() == slots
-            assert (lengths * range(len(lengths))).sum() == entries
-        del tmp_path

@@ -11,8 +11,8 @@ import pytest
 
 import pyspark_rmqindex
 import rmqindex
+from command_line import COMMANDS
 from pyspark_rmqindex.options import OPTIONS
-from rmqindex.cli.command import COMMANDS
 
 if TYPE_CHECKING:
     from types import ModuleType

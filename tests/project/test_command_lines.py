@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rmqindex.cli.command import COMMANDS
+from command_line import COMMANDS
 
 PACKAGE = Path(__file__).resolve().parents[2] / "format" / "rmqindex"
 PRINTED = re.compile(rf"\brmqindex (?:{'|'.join(COMMANDS)})(?![\w-])(?! (?:STORE|FILE)\b)")

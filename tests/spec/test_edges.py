@@ -18,7 +18,7 @@ from examples import examples
 from rmqindex import CorruptIndexError, IndexDirectory, IndexFile, IndexFileWriter, Layout
 from rmqindex.errors import RmqIndexError
 from rmqindex.query import lookup_keys
-from rmqindex.record.text import java_text
+from rmqindex.record import java_text
 from rmqindex.store import IndexSnapshot, is_index_name
 
 if TYPE_CHECKING:

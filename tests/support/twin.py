@@ -21,12 +21,18 @@ def java_long(value):
     return (value + 2**63) % 2**64 - 2**63
 
 
-def java_hash(text):
-    """Return ``IndexFile.indexKeyHashMethod`` of a whole ``topic#key``."""
+def java_hash_code(text):
+    """Return ``String.hashCode``."""
     units = text.encode("utf-16-be", "surrogatepass")
     code = 0
     for place in range(0, len(units), 2):
         code = java_int(31 * code + int.from_bytes(units[place : place + 2], "big"))
+    return code
+
+
+def java_hash(text):
+    """Return ``IndexFile.indexKeyHashMethod`` of a whole ``topic#key``."""
+    code = java_hash_code(text)
     positive = code if code == -(2**31) else abs(code)
     return max(positive, 0)
 

@@ -22,5 +22,6 @@ if TYPE_CHECKING:
     from rmqindex.record.message_ids import host_text as host_text
     from rmqindex.record.properties import parse_properties as parse_properties
     from rmqindex.record.properties import property_pairs as property_pairs
+    from rmqindex.record.text import java_text as java_text
 else:
     __getattr__, __dir__, __all__ = lazy_exports(__name__)

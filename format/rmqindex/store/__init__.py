@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rmqindex.store.contents import refuse_target as refuse_target
     from rmqindex.store.names import broker_order as broker_order
     from rmqindex.store.names import is_index_name as is_index_name
+    from rmqindex.store.names import timestamp_name as timestamp_name
     from rmqindex.store.patterns import Hit as Hit
     from rmqindex.store.patterns import expand as expand
     from rmqindex.store.patterns import has_pattern as has_pattern

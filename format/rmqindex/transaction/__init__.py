@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from rmqindex.transaction.directories import entries_or_none as entries_or_none
     from rmqindex.transaction.directories import exists as exists
     from rmqindex.transaction.directories import list_once as list_once
+    from rmqindex.transaction.jobs import Recovery as Recovery
+    from rmqindex.transaction.jobs import recover as recover
     from rmqindex.transaction.journal import Journal as Journal
     from rmqindex.transaction.journal import effective_listing as effective_listing
     from rmqindex.transaction.journal import staging_root as staging_root

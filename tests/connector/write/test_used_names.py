@@ -12,10 +12,8 @@ from spark_writes import write
 from rmqindex import RmqIndexError, rebuild_index, sample_store
 from rmqindex.bulk import expire_index, relayout_index
 from rmqindex.indexfile import Layout
-from rmqindex.store import index_files
-from rmqindex.store.names import timestamp_name
+from rmqindex.store import index_files, timestamp_name
 from rmqindex.times import zone_of
-from rmqindex.transaction.used_names import LAST_NAME
 from s3_server import BUCKET
 
 LAYOUT = Layout(97, 64)
@@ -89,7 +87,7 @@ def test_what_was_kept_of_an_emptied_index_goes_with_the_next_write(tmp_path):
     index = tmp_path / "index"
     write(index, (0, 100))
     write(index, NO_ROWS, overwrite=True)
-    assert (tmp_path / ".index.rmqindex" / LAST_NAME).exists()
+    assert (tmp_path / ".index.rmqindex" / "last-name").exists()
     write(index, (0, 100))
     assert [path.name for path in tmp_path.iterdir()] == ["index"]
 
@@ -99,7 +97,7 @@ def test_a_kept_name_that_is_none_is_refused(tmp_path):
     index = tmp_path / "index"
     write(index, (0, 100))
     write(index, NO_ROWS, overwrite=True)
-    (tmp_path / ".index.rmqindex" / LAST_NAME).write_text("soon")
+    (tmp_path / ".index.rmqindex" / "last-name").write_text("soon")
     with pytest.raises(RmqIndexError, match=r"last-name: expected .*, 17 digits, got 'soon'"):
         write(index, (0, 100))
 

@@ -99,3 +99,11 @@ def test_a_sentence_with_a_long_key_fits_and_a_path_and_a_command_stay_whole():
     lines = printed(print_text, text, width=60, is_terminal=True).splitlines()
     assert {path, command} < set(lines)
     assert all(len(line) <= 60 for line in lines if line not in {path, command})
+
+
+def test_a_command_is_not_broken(capsys):
+    """So that it can be copied."""
+    console = Console(width=60, is_terminal=True)
+    command = f"    rmqindex explain store topictest order-49 --search-log all {'x' * 20}"
+    print_text(console, f"{'word ' * 20}\n{command}")
+    assert command in capsys.readouterr().out.splitlines()

@@ -22,7 +22,7 @@ from rmqindex import (
     rebuild_consume_queues,
     verify,
 )
-from rmqindex.store.contents import hold_writable
+from rmqindex.transaction import BrokerLock
 
 SAMPLE = rmqindex.sample_store()
 UNIT = 20
@@ -48,7 +48,7 @@ def test_what_a_writer_has_begun_is_no_unfinished_write(store, left):
     """It may be about to finish it; once it is dead, it is one."""
     (store / ".consumequeue.rmqindex").mkdir()
     (store / ".consumequeue.rmqindex" / left).touch()
-    with hold_writable(store / "index", allow_live_store=False):
+    with BrokerLock.around(store / "index").hold(allow_live_store=False):
         assert "unfinished_write" not in verify(store, "auto")["rule"].to_pylist()
     assert "unfinished_write" in verify(store, "auto")["rule"].to_pylist()
 

@@ -14,8 +14,7 @@ from other_broker import running_broker
 from recorded import BROKER_VERSIONS
 from rmqindex import CommitLog, Layout, RmqIndexError, rebuild_index, verify
 from rmqindex.explanation import uncovered
-from rmqindex.store import IndexSnapshot
-from rmqindex.store.names import timestamp_name
+from rmqindex.store import IndexSnapshot, timestamp_name
 
 SAMPLE = Path(rmqindex.sample_store())
 NAMES = sorted(path.name for path in (SAMPLE / "index").iterdir())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -18,10 +19,9 @@ from rmqindex import (
     sample_store,
 )
 from rmqindex.bulk import rebuild as rebuild_module
-from rmqindex.indexwriter.appender import EntryAppender
 from rmqindex.storage import Location
 from rmqindex.store import open_in_store
-from rmqindex.transaction import LocalStaging, effective_listing
+from rmqindex.transaction import effective_listing
 
 LAYOUT = Layout(97, 200)
 STORE = sample_store()
@@ -146,6 +146,20 @@ def test_readers_find_a_beginning_of_the_entries_at_every_moment_of_a_rebuild(
     assert counts[-1] == len(wanted)
 
 
+def mounted(monkeypatch, folder):
+    """Have a folder be on another file system than the one that it is in."""
+    stat = Path.stat
+
+    def told(path, **options):
+        found = stat(path, **options)
+        if path != folder:
+            return found
+        fields = {name: getattr(found, name) for name in dir(found) if name.startswith("st_")}
+        return SimpleNamespace(**{**fields, "st_dev": found.st_dev + 1})
+
+    monkeypatch.setattr(Path, "stat", told)
+
+
 @pytest.mark.parametrize("begun", ["by a broker", "on a mount point"])
 def test_readers_find_a_beginning_while_a_file_without_entries_gets_its_first(
     tmp_path, monkeypatch, begun
@@ -158,11 +172,12 @@ def test_readers_find_a_beginning_while_a_file_without_entries_gets_its_first(
         (index / names[-1]).unlink()
         with IndexFile(index / names[-2], LAYOUT) as last:
             header = last.header
-        EntryAppender.create(
+        IndexFileWriter(
             index / names[-1], LAYOUT, header.end_phy_offset, header.end_timestamp
         ).close()
     else:
-        monkeypatch.setattr(LocalStaging, "can_move", False)
+        index.mkdir()
+        mounted(monkeypatch, index)
     wanted = [row for path in sorted((STORE / "index").iterdir()) for row in chained(path)]
     counts = []
 

@@ -11,8 +11,7 @@ from killing import before_each_step, kill_before, lives
 from rmqindex import CorruptCommitLogError, IndexFile, Layout, RmqIndexError, rebuild_index
 from rmqindex import sample_store as sample
 from rmqindex.bulk import rebuild as rebuild_module
-from rmqindex.transaction import effective_listing, staging_root
-from rmqindex.transaction.jobs import recover
+from rmqindex.transaction import effective_listing, recover, staging_root
 from trees import files_of
 
 LAYOUT = Layout(97, 200)

@@ -13,7 +13,6 @@ from rmqindex import CommitLog, CorruptCommitLogError
 from rmqindex.commitlog import tailing
 from rmqindex.commitlog.tailing import LogMark, follow
 from rmqindex.commitlog.walk import End, EndKind
-from rmqindex.record.records import Fault
 
 NOW = time.time_ns() // 1_000_000
 FILE_SIZE = 4096
@@ -224,8 +223,7 @@ def test_a_record_that_is_found_where_the_walk_finds_none_is_the_end(log, tmp_pa
     opened = written(log, tmp_path)
     walks = []
     monkeypatch.setattr(tailing, "walk", lambda *_: iter(walks.append(1) or ()))
-    fault = Fault("total_size", 0, "a size", 0)
-    monkeypatch.setattr(tailing, "end_at", lambda *_: End(EndKind.FAULT, 0, fault))
+    monkeypatch.setattr(tailing, "end_at", lambda *_: End(EndKind.FAULT, 0, None))
     monkeypatch.setattr(tailing, "find_record", lambda *_, **__: 1)
     assert follow(opened, opened.files[-1].start).end == opened.files[-1].start
     assert len(walks) == 2

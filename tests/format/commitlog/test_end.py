@@ -22,7 +22,6 @@ from rmqindex.commitlog.selection import Selection
 from rmqindex.commitlog.snapshot import older_tail
 from rmqindex.commitlog.tailing import follow
 from rmqindex.explanation import missing_parts
-from rmqindex.explanation.log_search import KeyForms, LogParts, LogSearch
 from rmqindex.export import measure_usage
 
 SAMPLE = rmqindex.sample_store()
@@ -992,18 +991,6 @@ class TestAnEndThatIsDamagedAndLedBehind:
         options = {"replace": True, "dry_run": True, "mode": "DROPMALFORMED"}
         rmqindex.rebuild_index(store, store / "index", on_malformed=told.append, **options)
         assert len(told) == 1
-
-
-def test_a_hole_that_several_parts_touch_is_explained_once(folder):
-    """An explanation searches the parts of the log that the index does not cover."""
-    with CommitLog(folder) as log:
-        places = offsets(log)
-    zero(folder, 0)
-    parts = tuple((start, start + 1) for start in (places[0], FILE_SIZE + 10, FILE_SIZE + 20))
-    with CommitLog(folder) as log:
-        search = LogSearch("T", KeyForms("nothing"))
-        reach = search.run(log, LogParts(parts, ()), ())
-    assert len(reach.faults) == 1
 
 
 @pytest.mark.parametrize("whole", [True, False])

@@ -13,7 +13,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 import rmqindex
@@ -33,8 +32,8 @@ from rmqindex.consumequeue import paths, reader
 from rmqindex.consumequeue.dispatch import parse_delay_levels
 from rmqindex.consumequeue.paths import queue_topics
 from rmqindex.consumequeue.staging import QueueStaging
-from rmqindex.keys.hashing import string_hash_codes
 from trees import queue_files
+from twin import java_hash_code
 
 STORE = rmqindex.sample_store()
 STORE2 = MESSAGE_KINDS / "store"
@@ -106,8 +105,9 @@ class TestReading:
                     )
                     for name in ("topic", "queue_id", "queue_offset", "size"):
                         assert messages[name].to_pylist() == batch[name].to_pylist()
-                    tags = messages["tags"].fill_null("")
-                    assert string_hash_codes(tags).tolist() == batch["tags_code"].to_pylist()
+                    tags = messages["tags"].fill_null("").to_pylist()
+                    codes = [java_hash_code(each) for each in tags]
+                    assert codes == batch["tags_code"].to_pylist()
 
     def test_a_path_is_a_store_a_folder_a_topic_a_queue_or_a_file(self):
         """Local or a URI."""
@@ -423,18 +423,6 @@ rebuild_consume_queues({str(STORE2)!r}, {str(store)!r}, file_size=1000, replace=
         assert parse_delay_levels("1s 2m 3h 1d") == (1000, 120_000, 10_800_000, 86_400_000)
         with pytest.raises(ValueError, match="1x"):
             parse_delay_levels("1s 1x")
-
-
-class TestHashCodes:
-    """``String.hashCode`` of tags."""
-
-    def test_they_are_javas(self):
-        """Of any sign, over UTF-16 code units."""
-        texts = pa.array(["", "TagA", "polygenelubricants", "订单", "\U0001f600"])
-        expected = [0, 2598919, -(2**31), 1129459]
-        codes = string_hash_codes(texts).tolist()
-        assert codes[:4] == expected
-        assert codes[4] == 0xD83D * 31 + 0xDE00
 
 
 def test_the_working_directory_may_be_a_queue(monkeypatch):

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from recorded import ROCKETMQ_CLASSES
 from rmqindex import index_key, index_key_hashes, key_hash, key_hashes
+from rmqindex.keys.hashing import ascii_hash_codes, string_hash_codes
 from twin import java_hash
 
 HASHES = json.loads((ROCKETMQ_CLASSES / "hashes.json").read_text())
@@ -184,3 +185,27 @@ def test_any_bytes_are_hashed_as_text_or_refused(values):
         assert key_hashes(any_bytes(values, pa.string())).tolist() == [
             java_hash(text) for text in texts
         ]
+
+
+def test_hash_codes_are_javas():
+    """Of any sign, over UTF-16 code units."""
+    texts = pa.array(["", "TagA", "polygenelubricants", "订单", "\U0001f600"])
+    expected = [0, 2598919, -(2**31), 1129459]
+    codes = string_hash_codes(texts).tolist()
+    assert codes[:4] == expected
+    assert codes[4] == 0xD83D * 31 + 0xDE00
+
+
+@given(st.lists(st.integers(0, 40), max_size=90), st.binary(min_size=40, max_size=60))
+def test_bytes_that_lie_anywhere_have_the_hash_codes_of_their_texts(lengths, data):
+    """Unless they are not ASCII, or of more lengths than are hashed one by one."""
+    stops = np.array(lengths, np.int64)
+    starts = stops // 2
+    codes = ascii_hash_codes(memoryview(data), starts, stops)
+    texts = [data[start:stop] for start, stop in zip(starts, stops, strict=True)]
+    if codes is None:
+        assert not all(text.isascii() for text in texts)
+        return
+    assert codes.view(np.int32).tolist() == [
+        int(string_hash_codes([text.decode()])[0]) for text in texts
+    ]

@@ -32,7 +32,7 @@ from rmqindex import (
     key_hash,
     sample_store,
 )
-from rmqindex.store.names import timestamp_name
+from rmqindex.store import timestamp_name
 from rmqindex.transaction import LocalStaging, Owner
 from trees import files_of
 from twin import LONG_MAX, BrokerFile, java_hash

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from commitlog_encoder import Message, java_properties
 from rmqindex import key_hash, message_keys
-from rmqindex.keys.hashing import ascii_hash_codes, string_hash_codes
 from rmqindex.record.index_keys import IndexKeys
 from rmqindex.record.records import parse_records
 from rmqindex.record.text import java_text
@@ -73,21 +72,6 @@ def test_many_records_have_the_keys_of_each(chosen, tags):
     assert hashes.tolist() == [code for found in expected for code in found]
     found = [java_properties(java_text(message.properties)) for message in messages]
     assert keys.has_tags == any("TAGS" in properties for properties in found)
-
-
-@given(st.lists(st.integers(0, 40), max_size=90), st.binary(min_size=40, max_size=60))
-def test_bytes_that_lie_anywhere_have_the_hash_codes_of_their_texts(lengths, data):
-    """Unless they are not ASCII, or of more lengths than are hashed one by one."""
-    stops = np.array(lengths, np.int64)
-    starts = stops // 2
-    codes = ascii_hash_codes(memoryview(data), starts, stops)
-    texts = [data[start:stop] for start, stop in zip(starts, stops, strict=True)]
-    if codes is None:
-        assert not all(text.isascii() for text in texts)
-        return
-    assert codes.view(np.int32).tolist() == [
-        int(string_hash_codes([text.decode()])[0]) for text in texts
-    ]
 
 
 def test_keys_of_many_lengths_are_hashed_all_the_same():

@@ -10,12 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from damage import DAMAGES, damaged
+from record_kinds import RECORD_KINDS
 from rmqindex import RmqIndexError
-from rmqindex.consumequeue.staging import _NOTE
 from rmqindex.storage.records import Fields, RecordKind
-from rmqindex.transaction.commit_record import _COMMIT_RECORD
-from rmqindex.transaction.journal import _JOURNAL_RECORD, _LEDGER_RECORD
-from rmqindex.transaction.owner import OWNER_RECORD, Owner
+from rmqindex.transaction import Owner
 
 OWNER = {"host": "a", "boot_id": "b", "namespace": "pid:[1]", "pid": 7, "start_time": 9}
 APPEND = {
@@ -25,22 +23,20 @@ APPEND = {
 JOURNAL = {
     "job": "job-1", "created": False, "old": ["1"], "new": ["2"], "append": APPEND, "ledger": {}
 }  # fmt: skip
-KINDS = {
-    "owner": (OWNER_RECORD, OWNER),
-    "journal": (_JOURNAL_RECORD, JOURNAL),
-    "ledger": (_LEDGER_RECORD, JOURNAL),
-    "note": (_NOTE, {"old": ["consumequeue"], "new": ["batchconsumequeue"]}),
-    "commit": (
-        _COMMIT_RECORD,
-        {
-            "job": "j",
-            "owner": OWNER,
-            "new": [["staged", "1", 8]],
-            "removed": ["2"],
-            "committed": True,
-        },
-    ),
+FIELDS = {
+    "owner": OWNER,
+    "journal": JOURNAL,
+    "ledger": JOURNAL,
+    "note": {"old": ["consumequeue"], "new": ["batchconsumequeue"]},
+    "commit": {
+        "job": "j",
+        "owner": OWNER,
+        "new": [["staged", "1", 8]],
+        "removed": ["2"],
+        "committed": True,
+    },
 }
+KINDS = {name: (kind, FIELDS[name]) for name, kind in RECORD_KINDS.items()}
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
@@ -121,7 +117,9 @@ class TestSound:
 
     def test_fields_of_later_versions_are_passed_over(self):
         """So that an older version can still tell whose a job is."""
-        assert OWNER_RECORD.parse("f", json.dumps({**OWNER, "more": {}}).encode()) == Owner(**OWNER)
+        assert RECORD_KINDS["owner"].parse(
+            "f", json.dumps({**OWNER, "more": {}}).encode()
+        ) == Owner(**OWNER)
 
     @pytest.mark.parametrize(
         "change",
@@ -130,7 +128,7 @@ class TestSound:
     def test_an_owner_is_a_process(self, change):
         """One that never was would count as dead."""
         with pytest.raises(RmqIndexError, match=f"{next(iter(change))}: expected"):
-            OWNER_RECORD.parse("f", json.dumps({**OWNER, **change}).encode())
+            RECORD_KINDS["owner"].parse("f", json.dumps({**OWNER, **change}).encode())
 
 
 class _Object:

@@ -28,9 +28,15 @@ from rmqindex import (
 )
 from rmqindex.storage.disk import is_plain_name
 from rmqindex.storage.writable import write_own
-from rmqindex.transaction import BrokerLock, LocalStaging, Owner, effective_listing, staging_root
+from rmqindex.transaction import (
+    BrokerLock,
+    LocalStaging,
+    Owner,
+    effective_listing,
+    recover,
+    staging_root,
+)
 from rmqindex.transaction.append_undo import AppendRecord, AppendUndo
-from rmqindex.transaction.jobs import recover
 
 LAYOUT = Layout(97, 200)
 LINKED = "expected .* got a symbolic link, which is not followed here"

@@ -82,3 +82,28 @@ def test_nothing_is_written_through_a_link(tmp_path):
     with pytest.raises(RmqIndexError, match="neither a file nor a directory"):
         WritableFile(tmp_path / "pipe", os.O_RDWR)
     assert (tmp_path / "file").read_bytes() == b"kept"
+
+
+class TestSparseCopies:
+    """Copies of sparse files."""
+
+    @pytest.mark.parametrize("size", [0, 1, 5000, 3 << 20])
+    def test_a_copy_holds_the_same_bytes_and_the_same_holes(self, tmp_path, size):
+        """Bytes are equal, and what was a hole takes no room."""
+        source = tmp_path / "source"
+        with source.open("wb") as file:
+            file.truncate(size)
+            if size:
+                file.seek(size // 2)
+                file.write(b"x")
+        copy_sparse(source, tmp_path / "target")
+        assert (tmp_path / "target").read_bytes() == source.read_bytes()
+        assert (tmp_path / "target").stat().st_blocks <= source.stat().st_blocks + 16
+
+    def test_a_copy_keeps_the_mode(self, tmp_path):
+        """Who could open the file can open its copy."""
+        source = tmp_path / "source"
+        source.write_bytes(b"x")
+        source.chmod(0o664)
+        copy_sparse(source, tmp_path / "target")
+        assert (tmp_path / "target").stat().st_mode == source.stat().st_mode

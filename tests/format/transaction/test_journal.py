@@ -23,7 +23,6 @@ import pytest
 from clock import hurry
 from killing import assert_one_turn, before_each_step, fork_server, kill_before, lives
 from rmqindex import RmqIndexError
-from rmqindex.storage.writable import copy_sparse
 from rmqindex.store import IndexSnapshot, Store
 from rmqindex.transaction import journal as journal_module
 from rmqindex.transaction import owner as owner_module
@@ -594,31 +593,6 @@ class TestListing:
         (root / "journal.json").write_text(text)
         with pytest.raises(RmqIndexError, match=r"journal\.json: expected"):
             effective_listing(directory)
-
-
-class TestSparseCopies:
-    """Copies of sparse files."""
-
-    @pytest.mark.parametrize("size", [0, 1, 5000, 3 << 20])
-    def test_a_copy_holds_the_same_bytes_and_the_same_holes(self, tmp_path, size):
-        """Bytes are equal, and what was a hole takes no room."""
-        source = tmp_path / "source"
-        with source.open("wb") as file:
-            file.truncate(size)
-            if size:
-                file.seek(size // 2)
-                file.write(b"x")
-        copy_sparse(source, tmp_path / "target")
-        assert (tmp_path / "target").read_bytes() == source.read_bytes()
-        assert (tmp_path / "target").stat().st_blocks <= source.stat().st_blocks + 16
-
-    def test_a_copy_keeps_the_mode(self, tmp_path):
-        """Who could open the file can open its copy."""
-        source = tmp_path / "source"
-        source.write_bytes(b"x")
-        source.chmod(0o664)
-        copy_sparse(source, tmp_path / "target")
-        assert (tmp_path / "target").stat().st_mode == source.stat().st_mode
 
 
 def run_killed_job(directory, fatal):

@@ -40,7 +40,7 @@ def run(
         asked: The question; by default the arguments.
         stdin: What is typed; by default standard input is closed.
     """
-    from rmqindex.cli.command import run as run_command
+    from tests.support.command_line import run as run_command
 
     outcome = Outcome(user or argv[0], kind, {"argv": list(argv)} if asked is None else asked)
     outcome.argv = tuple(map(str, argv))
@@ -71,7 +71,7 @@ def _typed(question: dict[str, Any]) -> io.TextIOWrapper | None:
 
 
 def _options(name: str) -> frozenset[str]:
-    from rmqindex.cli.command import COMMANDS, load
+    from tests.support.command_line import COMMANDS, load
 
     if name not in COMMANDS:
         return frozenset()
@@ -241,7 +241,7 @@ def _entries(outcome: Outcome, _: dict[str, Any]) -> list[tuple[Any, ...]]:
 
 def _unread(place: Place, question: dict[str, Any], user: str) -> Outcome:
     """Scan into a pipe whose reader has gone away, in a process of its own."""
-    from rmqindex.cli.command import run as run_command
+    from tests.support.command_line import run as run_command
 
     argv = ["--csv" if part == "--json" else str(part) for part in _scan(place, question)]
     outcome = Outcome(user, "unread", question, argv=tuple(argv))
