@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .bytes_of import broker_answer, has_crossed_chains, java_hash
+from .bytes_of import broker_answer, entries_of, has_crossed_chains, java_hash
 from .model.truth import Message, Unit
 
 if TYPE_CHECKING:
@@ -592,12 +592,28 @@ class Judge:
     def _has_keys(self) -> bool:
         return any(one.keys and one.sys_flag & 12 != 12 for one in self.sure_messages)
 
+    def _is_other_hash(self, damage: Damage) -> bool:
+        """Tell whether a damage left another hash of the same slot, whose message has expired.
+
+        Every link is right then, and nothing has the key any longer.
+        """
+        slots = self.truth.hash_slot_num
+        now = {row[:2]: row[2:4] for row in entries_of(self.root, slots)}
+        return all(
+            one.offset < self.truth.log_start
+            and (found := now.get((one.file, one.position))) is not None
+            and one.key_hash != found[0]
+            and one.key_hash % slots == found[0] % slots
+            and found[1] == one.offset
+            for one in damage.entries
+        )
+
     def _is_audited(self, damage: Damage) -> bool:
         """Tell whether an audit must find a damage: it changes an answer."""
         name = damage.file.rpartition("/")[2]
         if damage.file.startswith("index"):
             if damage.kind != "lost":
-                return bool(damage.entries)
+                return bool(damage.entries) and not self._is_other_hash(damage)
             # That a file was there is seen by the messages whose entries it had, and no other has;
             # whether tags are indexed, nothing tells.
             log = {one.offset: one for one in self.truth.messages}
