@@ -39,6 +39,7 @@ from rmqindex.layout.record import INNER_NUM
 from rmqindex.layout.store import INDEX_FOLDER
 from rmqindex.record.bodies import decompress_body, is_inner_batch, iterate_inner_messages
 from rmqindex.record.properties import parse_properties
+from rmqindex.record.records import Fault
 from rmqindex.record.text import java_integer
 from rmqindex.storage.identity import FileChangedError
 from rmqindex.storage.location import Location
@@ -297,46 +298,35 @@ def run_body_audit(log: CommitLog, max_findings: int, since: int | None = None) 
         first = int(records.phy_offset[0])
         file = next(each for each in log.files if each.start <= first < each.stop)
         for place, offset in enumerate(records.phy_offset.tolist()):
-            fault = record_crc_fault(records, place)
+            fault = record_crc_fault(records, place) or _body_fault(records, place)
             if fault is not None:
                 byte = offset - file.start + fault.byte
                 expected = f"{fault.expected} (message at {offset})"
                 findings.add(str(file.path), fault.field, byte, expected, fault.got)
-            elif is_inner_batch(int(records.sys_flag[place])):
-                _audit_inner_number(records, place, file, findings)
-            else:
-                _audit_packed_body(records, place, file, findings)
     return findings.batch()
 
 
-def _audit_packed_body(records: Records, place: int, file: LogFile, findings: Findings) -> None:
-    """Unpack a body that the record's flags call compressed."""
-    start, flags = int(records.body_start[place]), int(records.sys_flag[place])
+def _body_fault(records: Records, place: int) -> Fault | None:
+    """Unpack a body; count the messages of an inner batch, whose properties have their number."""
+    body, flags = bytes(records.body(place)), int(records.sys_flag[place])
+    start = int(records.starts[place])
+    if not is_inner_batch(flags):
+        try:
+            decompress_body(body, flags)
+        except RmqIndexError as error:
+            byte = int(records.body_start[place]) - start
+            return Fault("body_packed", byte, "a body that unpacks", error)
+        return None
+    text = parse_properties(bytes(records.properties(place))).get(INNER_NUM)
     try:
-        decompress_body(bytes(records.data[start : records.body_stop[place]]), flags)
-    except RmqIndexError as error:
-        offset = int(records.phy_offset[place])
-        byte = offset - file.start + start - int(records.starts[place])
-        expected = f"a body that unpacks (message at {offset})"
-        findings.add(str(file.path), "body_packed", byte, expected, error)
-
-
-def _audit_inner_number(records: Records, place: int, file: LogFile, findings: Findings) -> None:
-    """Compare the messages of an inner batch with their number in its properties."""
-    data, start = records.data, int(records.properties_start[place])
-    body = bytes(data[records.body_start[place] : records.body_stop[place]])
-    text = parse_properties(bytes(data[start : records.properties_stop[place]])).get(INNER_NUM)
-    offset = int(records.phy_offset[place])
-    try:
-        flags = int(records.sys_flag[place])
         number: object = sum(1 for _ in iterate_inner_messages(body, flags))
     except RmqIndexError as error:
         number = error
-    if text is None or java_integer(text, 16) != number:
-        byte = offset - file.start + start - int(records.starts[place])
-        got = f"{number}, and {INNER_NUM} {'absent' if text is None else ascii(text)}"
-        expected = f"as many messages as {INNER_NUM} says (message at {offset})"
-        findings.add(str(file.path), "inner_number", byte, expected, got)
+    if text is not None and java_integer(text, 16) == number:
+        return None
+    byte = int(records.properties_start[place]) - start
+    got = f"{number}, and {INNER_NUM} {'absent' if text is None else ascii(text)}"
+    return Fault("inner_number", byte, f"as many messages as {INNER_NUM} says", got)
 
 
 def _store_index(path: PathLike) -> Location | None:

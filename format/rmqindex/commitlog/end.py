@@ -394,10 +394,4 @@ class LogTail:
 
 def _is_doubtful(records: Records, place: int) -> bool:
     """Return whether a record looks as if bytes of it were not written yet."""
-    if record_crc_fault(records, place) is not None:
-        return True
-    texts = (
-        (records.topic_start[place], records.topic_stop[place]),
-        (records.properties_start[place], records.properties_stop[place]),
-    )
-    return any(0 in records.data[int(start) : int(stop)] for start, stop in texts)
+    return record_crc_fault(records, place) is not None or records.has_zeroed_text(place)

@@ -343,7 +343,7 @@ def led_by_unit(
     start = records.starts[place : place + 1]
     queue_id = int(gather(records.data, start + QUEUE_ID_OFFSET, "i4")[0])
     number = int(gather(records.data, start + QUEUE_OFFSET_OFFSET, "i8")[0])
-    topic = bytes(records.data[int(records.topic_start[place]) : int(records.topic_stop[place])])
+    topic = bytes(records.topic(place))
     if b"\0" in topic or b"/" in topic or number < 0 or not have_places(records)[place]:
         return None
     folder = root / QUEUE_FOLDER / os.fsdecode(topic) / str(queue_id)

@@ -371,11 +371,7 @@ def zeroed_messages(log: CommitLog, offsets: NDArray[np.int64]) -> NDArray[np.in
         first, last = int(group[0]), int(group[-1])
         blocks = log.records(first, last + 1, mode="DROPMALFORMED", proves_end=False)
         for records in blocks:
-            for row in np.flatnonzero(np.isin(records.phy_offset, group)).tolist():
-                topic = records.data[int(records.topic_start[row]) : int(records.topic_stop[row])]
-                properties = records.data[
-                    int(records.properties_start[row]) : int(records.properties_stop[row])
-                ]
-                if 0 in bytes(topic) or 0 in bytes(properties):
-                    found.append(int(records.phy_offset[row]))
+            rows = np.flatnonzero(np.isin(records.phy_offset, group)).tolist()
+            zeroed = [row for row in rows if records.has_zeroed_text(row)]
+            found += records.phy_offset[zeroed].tolist()
     return np.array(found, np.int64)

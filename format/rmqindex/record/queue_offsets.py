@@ -32,11 +32,7 @@ def queue_offsets_in(records: Records, topic: str, queue: str) -> NDArray[np.int
     queue_ids = gather(records.data, records.starts + QUEUE_ID_OFFSET, "i4").astype(np.int64)
     lengths = records.topic_stop - records.topic_start
     places = np.flatnonzero((queue_ids == number) & (lengths == len(name)))
-    mine = [
-        place
-        for place in places.tolist()
-        if records.data[records.topic_start[place] : records.topic_stop[place]] == name
-    ]
+    mine = [place for place in places.tolist() if records.topic(place) == name]
     starts = records.starts[mine] + QUEUE_OFFSET_OFFSET
     own = gather(records.data, starts, "i8").astype(np.int64)
     return np.concatenate([own, _named_offsets(records, topic)])

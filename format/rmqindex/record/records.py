@@ -124,6 +124,22 @@ class Records:
         """Return how many there are."""
         return len(self.starts)
 
+    def topic(self, place: int) -> memoryview:
+        """Return the topic of one of them."""
+        return self.data[int(self.topic_start[place]) : int(self.topic_stop[place])]
+
+    def properties(self, place: int) -> memoryview:
+        """Return the properties of one of them."""
+        return self.data[int(self.properties_start[place]) : int(self.properties_stop[place])]
+
+    def body(self, place: int) -> memoryview:
+        """Return the body of one of them, as it is stored."""
+        return self.data[int(self.body_start[place]) : int(self.body_stop[place])]
+
+    def has_zeroed_text(self, place: int) -> bool:
+        """Whether bytes of the topic or the properties of one of them never reached the disk."""
+        return 0 in bytes(self.topic(place)) or 0 in bytes(self.properties(place))
+
     def take(self, places: slice | NDArray[Any]) -> Records:
         """Return the records at places, which must ascend."""
         return Records(
