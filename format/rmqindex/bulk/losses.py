@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
+    import pyarrow as pa
     from numpy.typing import NDArray
 
     from rmqindex.bulk.roller import FileRoller
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from rmqindex.transaction.directories import FileEntry
 
 __all__ = [
-    "COLUMNS",
     "Entries",
     "FileSummary",
     "LossJudge",
@@ -44,15 +44,14 @@ __all__ = [
     "Missing",
     "Replacement",
     "SoundSpans",
-    "lacking_entries",
     "replacement_of",
     "summaries",
 ]
 
 # Entries that are compared at a time.
 _BLOCK = 65_536
-#: The columns of :class:`Entries`, in its order.
-COLUMNS = ("phy_offset", "key_hash")
+# The columns of :class:`Entries`, in its order.
+_COLUMNS = ("phy_offset", "key_hash")
 _NOT_A_RECORD = MATCH_STATES.index("not_a_record")
 _RECORD = MATCH_STATES.index("record")
 # An entry counts whole seconds, milliseconds; a relayout may move it by one.
@@ -184,6 +183,11 @@ class Entries(NamedTuple):
     offsets: NDArray[np.int64]
     hashes: NDArray[np.int32]
 
+    @classmethod
+    def of(cls, batch: pa.RecordBatch) -> Entries:
+        """Return the entries of a batch with ``_COLUMNS``."""
+        return cls(*(batch[name].to_numpy() for name in _COLUMNS))
+
     def from_(self, start: int) -> Entries:
         """Return the entries from a place on."""
         return Entries(self.offsets[start:], self.hashes[start:])
@@ -196,35 +200,15 @@ class Missing(NamedTuple):
     stray: NDArray[np.bool_]
 
 
-class _Found:
-    """Entries of old files that the new ones lack, as they are found."""
-
-    def __init__(self) -> None:
-        self._offsets: list[NDArray[np.int64]] = []
-        self._files: dict[str, None] = {}
-
-    def add(self, name: str, offsets: NDArray[np.int64]) -> None:
-        """Add entries of a file by their offsets."""
-        if len(offsets):
-            self._offsets.append(offsets)
-            self._files[name] = None
-
-    def result(self) -> LostEntries | None:
-        """Return what was found; None for nothing."""
-        if not self._offsets:
-            return None
-        offsets = np.concatenate(self._offsets)
-        return LostEntries(len(offsets), int(offsets.min()), int(offsets.max()), tuple(self._files))
-
-
-def lacking_entries(
+def _lacking_entries(
     old: Iterable[tuple[str, Entries]],
     new: Sequence[Path],
     layout: Layout,
     judge: Callable[[str, Entries], Missing],
 ) -> tuple[LostEntries | None, LostEntries | None]:
     """Return which entries of old files the new ones lack, each once: the lost ones, the stray."""
-    lost, stray = _Found(), _Found()
+    lost: list[tuple[str, NDArray[np.int64]]] = []
+    stray: list[tuple[str, NDArray[np.int64]]] = []
     present = _Same(new, layout)
     others: _Blocks | None = None
     for name, batch in old:
@@ -237,15 +221,23 @@ def lacking_entries(
         missing = others.lacking(entries)
         if len(missing.offsets):
             judged = judge(name, missing)
-            lost.add(name, missing.offsets[judged.lost])
-            stray.add(name, missing.offsets[judged.stray])
-    return lost.result(), stray.result()
+            lost.append((name, missing.offsets[judged.lost]))
+            stray.append((name, missing.offsets[judged.stray]))
+    return _summed_up(lost), _summed_up(stray)
+
+
+def _summed_up(found: Sequence[tuple[str, NDArray[np.int64]]]) -> LostEntries | None:
+    """Return entries, given as files with offsets, as one; None for no entry."""
+    files = dict.fromkeys(name for name, offsets in found if len(offsets))
+    if not files:
+        return None
+    offsets = np.concatenate([offsets for _, offsets in found])
+    return LostEntries(len(offsets), int(offsets.min()), int(offsets.max()), tuple(files))
 
 
 def _read(path: Path, layout: Layout) -> Iterator[Entries]:
     with IndexFile(path, layout) as file:
-        for batch in file.scan(columns=COLUMNS):
-            yield Entries(*(batch[name].to_numpy() for name in COLUMNS))
+        yield from map(Entries.of, file.scan(columns=_COLUMNS))
 
 
 class _Same:
@@ -311,8 +303,8 @@ class _Blocks:
             path, first = self._places[place]
             with IndexFile(path, self._layout) as file:
                 stop = min(first + _BLOCK, file.entry_count + FIRST_POSITION)
-                for batch in file.scan(first, stop, COLUMNS):
-                    entries = Entries(*(batch[name].to_numpy() for name in COLUMNS))
+                for batch in file.scan(first, stop, _COLUMNS):
+                    entries = Entries.of(batch)
                     at = np.minimum(np.searchsorted(wanted, entries.offsets), len(wanted) - 1)
                     kept = wanted[at] == entries.offsets
                     offsets.append(entries.offsets[kept])
@@ -419,12 +411,17 @@ class LossJudge:
         """Return the offset of a file's last entry if no sound one is greater."""
         entry = next(file for file in self._files if file.name == name)
         last = -1
-        for batch in self.entries(entry):
-            last = int(batch.offsets[-1])
+
+        def blocks() -> Iterator[Entries]:
+            nonlocal last
+            for batch in self.entries(entry):
+                last = int(batch.offsets[-1])
+                yield batch
+
         with suppress(RmqIndexError):
-            blocks = ((batch.offsets, batch.hashes) for batch in self.entries(entry))
-            is_end = last >= 0 and header_of(entry.path).end_phy_offset == last
-            return last if is_end and is_of_one_history(self.log, blocks, last) else None
+            end = header_of(entry.path).end_phy_offset
+            if is_of_one_history(self.log, blocks(), end) and 0 <= last == end:
+                return end
         return None
 
     @cached_property
@@ -443,8 +440,7 @@ class LossJudge:
     def entries(self, file: FileEntry) -> Iterator[Entries]:
         """Yield what can be read of a file that is replaced; nothing of a foreign one."""
         with suppress(RmqIndexError):
-            for batch in replaced_entries(file.path, self._layout, COLUMNS):
-                yield Entries(*(batch[name].to_numpy() for name in COLUMNS))
+            yield from map(Entries.of, replaced_entries(file.path, self._layout, _COLUMNS))
 
     def _are_sound(
         self, name: str, entries: Entries, times: NDArray[np.int64]
@@ -484,13 +480,13 @@ def replacement_of(
     def old() -> Iterator[tuple[str, Entries]]:
         for entry in present.entries:
             try:
-                for batch in replaced_entries(entry.path, layout, COLUMNS):
-                    yield entry.name, Entries(*(batch[name].to_numpy() for name in COLUMNS))
+                for batch in replaced_entries(entry.path, layout, _COLUMNS):
+                    yield entry.name, Entries.of(batch)
             except RmqIndexError:
                 if entry.size > HEADER_SIZE and judge.log.min_offset:
                     unreadable.append(entry.name)
 
-    lost, stray = lacking_entries(old(), roller.paths, layout, judge.judge)
+    lost, stray = _lacking_entries(old(), roller.paths, layout, judge.judge)
     removed = tuple(
         FileSummary(file.entry.name, file.entry.size, file.entry_count) for file in present
     )

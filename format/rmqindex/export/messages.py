@@ -234,15 +234,17 @@ def _still_left_out(
 ) -> Iterator[tuple[int, int]]:
     """Yield what a log still lacks of what was left out; refuse one that has it again."""
     for start, stop in left_out:
-        blocks = list(_sound_between(log, selection, start, stop))
-        back = next((block.first for block in blocks if block.batch is not None), None)
-        if back is not None:
-            raise RmqIndexError(
-                f"{folder.path}: expected no message from offset {start} to before {stop}, where "
-                "the log was damaged or had no file when it was exported, got one, read from "
-                f"{back} on: it was restored since, and the export lacks its messages. {ANEW}"
-            )
-        if not blocks:
+        is_back = False
+        for block in _sound_between(log, selection, start, stop):
+            is_back = True  # be it that none of its messages is asked for
+            if block.batch is not None:
+                raise RmqIndexError(
+                    f"{folder.path}: expected no message from offset {start} to before {stop}, "
+                    "where the log was damaged or had no file when it was exported, got one, read "
+                    f"from {block.first} on: it was restored since, and the export lacks its "
+                    f"messages. {ANEW}"
+                )
+        if not is_back:
             yield start, stop
 
 

@@ -54,28 +54,35 @@ def damaged_count(
 ) -> CorruptIndexError | None:
     """Return the error of a count below 0, or behind which slots lead; None for one that may be."""
     if header.index_count < 0:  # no broker writes one
-        return _error(source, "a number from 0 on", header)
+        return _uncounted(source, "a number from 0 on", header)
     count = max(header.index_count, FIRST_POSITION)
     if layout is None:
         used = header.hash_slot_count
-        return _error(source, f"more than {used}, the slots in use", header, used > count)
+        expected = f"more than {used}, the slots in use"
+        return _uncounted(source, expected, header) if used > count else None
+    newest = _newest_behind(source, layout, count)
+    # A writer may have counted them meanwhile.
+    if not count < newest < layout.index_num or newest <= source.latest_index_count():
+        return None
+    return _uncounted(source, f"more than {newest}, to which a slot leads", header)
+
+
+def _newest_behind(source: IndexSource, layout: Layout, count: int) -> int:
+    """Return to which position the slots of the entries behind a count lead; 0 without such."""
     there = (source.size - layout.entry_offset(0)) // ENTRY_SIZE
     stop = min(count + _ASKED, layout.index_num, there)
     if stop <= count + 1:
-        return None
+        return 0
     # A kill leaves one entry.
     data = source.read(layout.entry_offset(count + 1), (stop - count - 1) * ENTRY_SIZE)
     if not any(bytes(data)):
-        return None
+        return 0
     entries = np.frombuffer(data, ENTRY_DTYPE)
     known = np.flatnonzero(written(entries) & (entries["key_hash"] >= 0))
     if not len(known):
-        return None
+        return 0
     slots = slots_of(entries["key_hash"][known].astype(np.int32), layout)
-    newest = int(source.slots(layout, slots).max())
-    # A writer may have counted them meanwhile.
-    is_damaged = count < newest < layout.index_num and newest > source.latest_index_count()
-    return _error(source, f"more than {newest}, to which a slot leads", header, is_damaged)
+    return int(source.slots(layout, slots).max())
 
 
 def layout_of_put(
@@ -217,11 +224,7 @@ def looks_emptied(source: IndexSource) -> bool:
     return length > 0 and any(bytes(source.read(first, length)))
 
 
-def _error(
-    source: IndexSource, expected: str, header: IndexHeader, is_damaged: bool = True
-) -> CorruptIndexError | None:
-    if not is_damaged:
-        return None
+def _uncounted(source: IndexSource, expected: str, header: IndexHeader) -> CorruptIndexError:
     salvage = command_line("scan", source.path, options=["--salvage"])
     return CorruptIndexError(
         source.path,
