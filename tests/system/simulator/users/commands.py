@@ -210,8 +210,8 @@ def _tag(place: Place, question: dict[str, Any]) -> list[str]:
 
 def _explain(place: Place, question: dict[str, Any]) -> list[str]:
     return [
-        "explain", "--json", *_range(question, "begin", "end", "search_log"), "--", place.root,
-        question["topic"], question["key"],
+        "explain", "--json", *_range(question, "begin", "end", "search_log"),
+        *_geometry(place, question), "--", place.root, question["topic"], question["key"],
     ]  # fmt: skip
 
 
