@@ -31,7 +31,7 @@ from rmqindex.bulk.resume import (
 from rmqindex.bulk.roller import FileRoller, replace_files
 from rmqindex.bulk.tags import choose_tags
 from rmqindex.commitlog.log import CommitLog
-from rmqindex.commitlog.snapshot import ensure_end, ensure_log_of
+from rmqindex.commitlog.snapshot import PassedOver, ensure_end, ensure_log_of
 from rmqindex.errors import RmqIndexError, command_line
 from rmqindex.indexfile.geometry import Layout, infer_layout
 from rmqindex.layout.dledger import DATA_FOLDER
@@ -363,13 +363,10 @@ class _LogEntries:
         self._begin = begin
         self._stop = stop
         self._mode: Mode = mode
-        self._tell = on_malformed
-        self._told: set[tuple[str, int, str]] = set()
+        self.passed_over = PassedOver(on_malformed)
         self._progress = progress
         #: Where the log is sound, as far as it was read.
         self.sound = SoundSpans(log.files[0].entry_head if log.files else 0)
-        #: Whether no damage was passed over.
-        self.are_sound = True
         self.count = 0
         self.stop = begin.offset
 
@@ -383,7 +380,7 @@ class _LogEntries:
             self._begin.offset,
             self._stop,
             mode=self._mode,
-            on_malformed=self._on_malformed,
+            on_malformed=self.passed_over.add,
             proves_end=self._proves_end,
         )
         skip = self._begin.skip
@@ -406,20 +403,13 @@ class _LogEntries:
             if self._progress is not None:
                 self._progress(self.stop, end)
 
-    def _on_malformed(self, error: CorruptCommitLogError) -> None:
-        self.are_sound = False
-        place = (error.path, error.byte, error.field)
-        if self._tell is not None and place not in self._told:
-            self._told.add(place)
-            self._tell(error)
-
     def prove_end(self, *, strictly: bool) -> None:
         """Raise, or say, that the log lacks messages to which something beside it leads."""
         ensure_end(
             self.log,
             self._stop,
             mode=self._mode if strictly else "DROPMALFORMED",
-            on_malformed=self._on_malformed,
+            on_malformed=self.passed_over.add,
         )
 
 
@@ -440,7 +430,7 @@ def _build_aside(
     log = messages.log
     kept = keep_expired(present.entries, layout, log, roller) if keeps_expired else Leftover()
     _build(roller, messages)
-    is_whole = messages.are_sound and not is_partial
+    is_whole = not messages.passed_over.is_any and not is_partial
     judge = LossJudge(
         log,
         present.entries,

@@ -46,6 +46,7 @@ __all__ = [
     "LogArgument",
     "LogSnapshot",
     "OlderTail",
+    "PassedOver",
     "commit_log_of",
     "damage_at",
     "ensure_end",
@@ -278,6 +279,28 @@ def _same_records(one: CommitLog, other: CommitLog, offsets: Sequence[int]) -> b
     return all(
         ours == theirs for ours, theirs in rows if ours["state"] == theirs["state"] == "record"
     )
+
+
+class PassedOver:
+    """The damage of a log that a reading passes over; each place is told once.
+
+    Attributes:
+        is_any: Whether there was any.
+    """
+
+    def __init__(self, tell: Callable[[CorruptCommitLogError], None] | None) -> None:
+        """Call a function with each place's error; None to call none."""
+        self._tell = tell
+        self._places: set[tuple[str, int, str]] = set()
+        self.is_any = False
+
+    def add(self, error: CorruptCommitLogError) -> None:
+        """Pass over a place."""
+        self.is_any = True
+        place = (error.path, error.byte, error.field)
+        if self._tell is not None and place not in self._places:
+            self._places.add(place)
+            self._tell(error)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from rmqindex.arguments import ensure_flags, int_or_none, text_of, texts_of
 from rmqindex.commitlog.log import CommitLog
-from rmqindex.commitlog.snapshot import ensure_end, ensure_log_of
+from rmqindex.commitlog.snapshot import PassedOver, ensure_end, ensure_log_of
 from rmqindex.consumequeue.dispatch import (
     LIGHT_PROPERTIES,
     Dispatcher,
@@ -241,7 +241,7 @@ def rebuild_consume_queues(
 
         def fill() -> None:
             for records in log.records(
-                start, stop, mode=mode, on_malformed=damage.pass_over, proves_end=False
+                start, stop, mode=mode, on_malformed=damage.add, proves_end=False
             ):
                 for units in dispatcher.dispatch(records):
                     writers.append(units)
@@ -368,7 +368,7 @@ def _refusal(
         if not allow_loss:
             _ensure_no_loss(root, result)
         mode = "DROPMALFORMED" if allow_loss else damage.mode
-        ensure_end(log, stop, mode=mode, on_malformed=damage.pass_over)
+        ensure_end(log, stop, mode=mode, on_malformed=damage.add)
     except RmqIndexError as error:
         return error
     return None
@@ -430,8 +430,8 @@ def _without_light(log: CommitLog, root: Path, *, replace: bool) -> str:
     return command_line("rebuild-queues", folder, options=["--out", str(root), *options])
 
 
-class _Damage:
-    """Raises damaged records, or reports each once."""
+class _Damage(PassedOver):
+    """The damage that a rebuild passes over, messages included that no queue can take."""
 
     def __init__(
         self,
@@ -440,20 +440,10 @@ class _Damage:
         mode: Mode,
         without_light: str,
     ) -> None:
+        super().__init__(on_malformed)
         self._files = log.files
         self._without_light = without_light
-        self._on_malformed = on_malformed
         self.mode = mode
-        self._reported: set[tuple[str, int, str]] = set()
-        self.is_any = False
-
-    def pass_over(self, error: CorruptCommitLogError) -> None:
-        """Tell that a place of the log is passed over."""
-        self.is_any = True
-        place = (error.path, error.byte, error.field)
-        if self._on_malformed is not None and place not in self._reported:
-            self._reported.add(place)
-            self._on_malformed(error)
 
     def refuse(self, refusal: Refusal) -> None:
         """Stop at a message, or tell that it is left out."""
@@ -470,4 +460,4 @@ class _Damage:
         error = CorruptCommitLogError(file.path, *fault)
         if self.mode == "FAILFAST":
             raise error
-        self.pass_over(error)
+        self.add(error)
