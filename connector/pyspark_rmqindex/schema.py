@@ -36,9 +36,7 @@ __all__ = [
     "KEY_COLUMNS",
     "MATCH_COLUMN",
     "MESSAGE_COLUMNS",
-    "QUEUE_COLUMNS",
     "STORE_COLUMN",
-    "TEXT_COLUMN",
     "PrunedReader",
     "arrow_schema",
     "check_columns",
@@ -74,8 +72,8 @@ MATCH_COLUMN = "match_state"
 
 _TEXTS = ArrayType(StringType())
 
-#: The body as text, which exists only where an option or a schema asks for it.
-TEXT_COLUMN = "body_text"
+# The body as text, which exists only where an option or a schema asks for it.
+_TEXT_COLUMN = "body_text"
 
 #: The columns of a message, as in the format ``rmqcommitlog``.
 MESSAGE_COLUMNS: dict[str, DataType] = {
@@ -97,7 +95,7 @@ MESSAGE_COLUMNS: dict[str, DataType] = {
     "prepared_transaction_offset": LongType(),
     "properties": MapType(StringType(), StringType()),
     "body": BinaryType(),
-    TEXT_COLUMN: StringType(),
+    _TEXT_COLUMN: StringType(),
     "body_crc": IntegerType(),
     "msg_id": StringType(),
     "magic_code": IntegerType(),
@@ -134,8 +132,8 @@ FINDING_COLUMNS: dict[str, DataType] = {
     "remedy": StringType(),
 }
 
-#: The columns of ConsumeQueue units, as ``rmqindex.CONSUME_QUEUE_SCHEMA`` has them.
-QUEUE_COLUMNS: dict[str, DataType] = {
+# The columns of ConsumeQueue units, as ``rmqindex.CONSUME_QUEUE_SCHEMA`` has them.
+_QUEUE_COLUMNS: dict[str, DataType] = {
     "topic": StringType(),
     "queue_id": IntegerType(),
     "queue_offset": LongType(),
@@ -171,7 +169,7 @@ def full_schema(
     if message:
         columns |= _without_text(EXTRA_MESSAGE_COLUMNS)
     if text:
-        columns[TEXT_COLUMN] = StringType()
+        columns[_TEXT_COLUMN] = StringType()
     return _struct(columns)
 
 
@@ -197,7 +195,7 @@ def finding_schema() -> StructType:
 
 def queue_schema() -> StructType:
     """Return every column of ConsumeQueue units, in the documented order."""
-    return _struct(QUEUE_COLUMNS)
+    return _struct(_QUEUE_COLUMNS)
 
 
 def message_schema(*, store: bool = False, text: bool = False) -> StructType:
@@ -206,7 +204,7 @@ def message_schema(*, store: bool = False, text: bool = False) -> StructType:
     if store:
         columns[STORE_COLUMN] = StringType()
     if text:
-        columns[TEXT_COLUMN] = StringType()
+        columns[_TEXT_COLUMN] = StringType()
     return _struct(columns)
 
 
@@ -236,7 +234,7 @@ def check_selected(schema: StructType, names: Sequence[str] | None) -> None:
 
 
 def _without_text(columns: dict[str, DataType]) -> dict[str, DataType]:
-    return {name: type_ for name, type_ in columns.items() if name != TEXT_COLUMN}
+    return {name: type_ for name, type_ in columns.items() if name != _TEXT_COLUMN}
 
 
 def _struct(columns: dict[str, DataType]) -> StructType:

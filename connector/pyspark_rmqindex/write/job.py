@@ -129,14 +129,14 @@ def choose_tags(
     choice = tags_of_index(options.directory, newest_only=not overwrite)
     if choice.basis == "store" and not shape.has_tags:
         choice = TagChoice(None, "store")
-    if shape.has_tags and choice.basis != "files" and not (once and has_files(options.directory)):
+    if shape.has_tags and choice.basis != "files" and not (once and _has_files(options.directory)):
         log_warning(f"{options.directory}: {_NOT_TOLD[choice.start is not None]}")
     return shape.with_tags(choice)
 
 
 def warn_of_geometry(options: WriteOptions, layout: Layout) -> None:
     """Say which geometry the first files of an index get, unless an option does."""
-    if options.layout is None and not has_files(options.directory):
+    if options.layout is None and not _has_files(options.directory):
         log_warning(
             f"{options.directory}: no files that tell the geometry, so the new ones have the "
             f"default, {layout.hash_slot_num:,} slots and {layout.index_num:,} entry places; for a "
@@ -144,7 +144,7 @@ def warn_of_geometry(options: WriteOptions, layout: Layout) -> None:
         )
 
 
-def has_files(directory: Path | Location) -> bool:
+def _has_files(directory: Path | Location) -> bool:
     """Return whether an index directory has files."""
     return exists(directory) and bool(list_index_files(directory))
 

@@ -253,10 +253,6 @@ def _audit_times(
             )
 
 
-def _mask(values: NDArray[np.bool_]) -> pa.Array:
-    return pa.array(values)
-
-
 def _key_columns(messages: pa.RecordBatch) -> list[pa.Array]:
     return [messages[name] for name in _KEY_COLUMNS]
 
@@ -283,11 +279,11 @@ def audit_coverage(
         messages = reading.judged(batch, missing)
         if is_last:
             offsets = messages["phy_offset"].to_numpy()
-            missing.add_behind(messages.filter(_mask(offsets > highest)))
+            missing.add_behind(messages.filter(pa.array(offsets > highest)))
             missing.see(batch)
             # The last message that a running broker counts may have keys to come.
             is_whole = offsets < highest if unit.is_live else offsets <= highest
-            messages = messages.filter(_mask(is_whole))
+            messages = messages.filter(pa.array(is_whole))
         if messages.num_rows:
             _audit_messages(messages, spans, missing, findings)
     if unit.is_live and missing.behind and missing.behind_from <= index_end(unit.path.parent):
@@ -327,13 +323,13 @@ class _AuditedMessages:
         """Return the messages that must have entries; count those before the index begins."""
         begin = self.span.begin
         if self.since is not None:
-            batch = batch.filter(_mask(batch["store_timestamp"].to_numpy() >= self.since))
+            batch = batch.filter(pa.array(batch["store_timestamp"].to_numpy() >= self.since))
         if self.log.min_offset < begin and self.span.start < begin:
             offsets = batch["phy_offset"].to_numpy()
-            early = batch.filter(_mask(offsets < begin))
+            early = batch.filter(pa.array(offsets < begin))
             missing.early += len(rows_with_keys(early))
             # A removed file may have held the first entries of the very first message.
-            batch = batch.filter(_mask(offsets > begin))
+            batch = batch.filter(pa.array(offsets > begin))
         return batch
 
 

@@ -57,7 +57,6 @@ __all__ = [
     "find_files",
     "folders_of",
     "gaps_of",
-    "mapped_file_size_of",
 ]
 
 _EXPECTED = f"log files, or a store with a folder {COMMITLOG_FOLDER}"
@@ -133,18 +132,6 @@ def folders_of(
         for each in several_logs(Location.of(one, filesystem))
         if status_of(each).kind == pafs.FileType.Directory
     )
-
-
-def mapped_file_size_of(files: Sequence[LogFile]) -> int | None:
-    """Return the size of the broker's files (``mappedFileSizeCommitLog``), in bytes.
-
-    It follows from the distances of the names, or from the size of the only file; None without
-    files.
-    """
-    if not files:
-        return None
-    distances = [b.start - a.start for a, b in pairwise(files)]
-    return min(distances) if distances else files[0].size
 
 
 def gaps_of(files: Sequence[LogFile]) -> tuple[tuple[int, int], ...]:
@@ -264,8 +251,15 @@ class OpenFiles:
 
     @property
     def mapped_file_size(self) -> int | None:
-        """The size in bytes that the broker gives to files; None without files."""
-        return mapped_file_size_of(self.files)
+        """The size of the broker's files (``mappedFileSizeCommitLog``), in bytes.
+
+        It follows from the distances of the names, or from the size of the only file; None without
+        files.
+        """
+        if not self.files:
+            return None
+        distances = [b.start - a.start for a, b in pairwise(self.files)]
+        return min(distances) if distances else self.files[0].size
 
     @cached_property
     def folders(self) -> tuple[Location, ...]:

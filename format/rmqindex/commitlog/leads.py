@@ -70,7 +70,6 @@ __all__ = [
     "Leads",
     "find_leads",
     "index_files",
-    "last_units",
     "led_by_unit",
     "named_stop",
     "proved_lead",
@@ -258,7 +257,7 @@ def _names_in(folder: Path) -> Iterable[str]:
 
 def _unit_lead(path: Path, kind: LeadKind) -> list[Lead]:
     """Return where the last unit of a file leads; nothing if there is none, or a blank one."""
-    _, units = last_units(path, _UNIT_DTYPES[kind], 1)
+    _, units = _last_units(path, _UNIT_DTYPES[kind], 1)
     if len(units):
         last = units[-1]
         if last["phy_offset"] or last["size"] != BLANK_SIZE:
@@ -266,7 +265,7 @@ def _unit_lead(path: Path, kind: LeadKind) -> list[Lead]:
     return []
 
 
-def last_units(path: Path, dtype: np.dtype[Any], most: int) -> tuple[int, NDArray[Any]]:
+def _last_units(path: Path, dtype: np.dtype[Any], most: int) -> tuple[int, NDArray[Any]]:
     """Read the last written units of a queue's file, at most this many.
 
     Return the number of the first one, and the units; none where the file cannot be read.
@@ -321,7 +320,7 @@ def named_stop(lead: Lead, start: int, record_at: Callable[[int], Records | None
     if lead.place is None or lead.place.local is None:
         return None
     path = lead.place.local
-    _, units = last_units(path, _UNIT_DTYPES[lead.kind], _ANCHORS)
+    _, units = _last_units(path, _UNIT_DTYPES[lead.kind], _ANCHORS)
     for unit in units[(units["phy_offset"] >= start) & (units["size"] != BLANK_SIZE)][::-1]:
         found = record_at(int(unit["phy_offset"]))
         if found is not None and found.size[0] == unit["size"]:
@@ -434,7 +433,7 @@ def _proved_unit(
     """Return the newest message behind a log's end to which a queue can be believed to lead."""
     is_batch = kind is LeadKind.BATCH_QUEUE
     dtype = _UNIT_DTYPES[kind]
-    first, units = last_units(path, dtype, _UNITS)
+    first, units = _last_units(path, dtype, _UNITS)
     sound = _is_sound(units, is_batch=is_batch)
     numbers = np.arange(len(units), dtype=np.int64) + first + int(path.name) // dtype.itemsize
     queue_offsets = units["msg_base_offset"].astype(np.int64) if is_batch else numbers

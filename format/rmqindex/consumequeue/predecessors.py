@@ -44,10 +44,8 @@ __all__ = [
     "contains",
     "has_all",
     "has_unit",
-    "held_by",
     "lacking_units",
     "strays",
-    "taken_by",
     "unit_count",
 ]
 
@@ -169,10 +167,10 @@ class Predecessors:
         found = [
             lacking_units(
                 queue,
-                held_by(new_queue, queue),
+                _held_by(new_queue, queue),
                 log,
                 present,
-                is_taken=taken_by(new_queue),
+                is_taken=_taken_by(new_queue),
                 is_damaged=is_damaged,
             )
             for queue in self.queues
@@ -262,7 +260,7 @@ def _with_more(
     return found._replace(units=found.units + len(places), beyond_log=behind)
 
 
-def taken_by(new: ConsumeQueue | None) -> Callable[[NDArray[np.int64]], NDArray[np.bool_]]:
+def _taken_by(new: ConsumeQueue | None) -> Callable[[NDArray[np.int64]], NDArray[np.bool_]]:
     """Return the test for queue offsets at which a new queue has units."""
     everything: NDArray[np.int64] | None = None
 
@@ -279,7 +277,7 @@ def taken_by(new: ConsumeQueue | None) -> Callable[[NDArray[np.int64]], NDArray[
     return is_taken
 
 
-def held_by(new: ConsumeQueue | None, old: ConsumeQueue) -> Holds:
+def _held_by(new: ConsumeQueue | None, old: ConsumeQueue) -> Holds:
     """Return the test for units of an old queue that a new one has."""
     everything: NDArray[np.int64] | None = None
 

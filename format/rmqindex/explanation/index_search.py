@@ -336,11 +336,11 @@ def look_up_pairs(
 
 def as_other_topic(pair: PairOffsets, log: CommitLog | None) -> OtherTopic:
     """Add the topics to which the messages belong."""
-    real = read_real_topics(log, pair.phy_offsets) if holds_other_topics(pair.topic) else ()
+    real = _read_real_topics(log, pair.phy_offsets) if holds_other_topics(pair.topic) else ()
     return OtherTopic(pair.topic, pair.phy_offsets, pair.is_verified, real)
 
 
-def read_real_topics(log: CommitLog | None, phy_offsets: Sequence[int]) -> tuple[str, ...]:
+def _read_real_topics(log: CommitLog | None, phy_offsets: Sequence[int]) -> tuple[str, ...]:
     """Return the distinct ``REAL_TOPIC`` of messages."""
     if log is None or not phy_offsets:
         return ()

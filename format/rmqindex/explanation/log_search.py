@@ -194,7 +194,7 @@ def choose_parts(
             if parts and total > limit:
                 break
             parts.append(part)
-    searched = join_spans((start, stop) for start, stop, _ in parts)
+    searched = _join_spans((start, stop) for start, stop, _ in parts)
     return LogParts(searched, _complement(searched, log.min_offset, log.max_offset))
 
 
@@ -207,7 +207,7 @@ def _may_overlap(log: CommitLog, file: LogFile, window: Window) -> bool:
     return (first is None or first <= window.end) and (last is None or last >= window.begin)
 
 
-def join_spans(spans: Iterable[Span]) -> tuple[Span, ...]:
+def _join_spans(spans: Iterable[Span]) -> tuple[Span, ...]:
     """Sort ranges, and join those that meet."""
     joined: list[Span] = []
     for start, stop in sorted(spans):
@@ -373,7 +373,7 @@ class LogSearch:
             log.max_offset,
             begin,
             parts.searched,
-            join_spans([*parts.unsearched, *missing]),
+            _join_spans([*parts.unsearched, *missing]),
             tuple(ends[gap] for gap in gaps if gap in ends),
             sum(counts.values()),
             # What the errors advise is for commands that read the messages.

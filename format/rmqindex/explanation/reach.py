@@ -439,21 +439,14 @@ def missing_parts(
     )
 
 
-def missing_beside(
-    path: PathLike,
-    log: CommitLog,
-    given: LogArgument,
-    *,
-    start: int | None = None,
-    stop: int | None = None,
-) -> tuple[MissingPart, ...]:
+def missing_beside(path: PathLike, log: CommitLog, given: LogArgument) -> tuple[MissingPart, ...]:
     """As :func:`missing_parts`, of the log that goes with an index."""
     store = Store.open(path, needs_index=False)
     if given is None or isinstance(given, CommitLog):
         folders = list(dict.fromkeys(file.path.parent for file in log.files))
-        return missing_parts(log, folders, store.index, start=start, stop=stop)
+        return missing_parts(log, folders, store.index)
     where = store.root if given == "auto" else given
-    return missing_parts(log, where, store.index, start=start, stop=stop)
+    return missing_parts(log, where, store.index)
 
 
 def _end_before(log: CommitLog, path: LogPath, phy_offset: int) -> int | None:

@@ -299,21 +299,21 @@ def _dledger_blank(head: bytes, at: int, left: int) -> Item:
 
 
 def _dledger_units(source: ByteSource, start: int, _layout: Layout | None) -> Iterator[Item]:
-    yield from _array(source, start, _DLEDGER_UNIT, "unit")
+    yield from _fixed_units(source, start, _DLEDGER_UNIT)
 
 
 # --- ConsumeQueue -----------------------------------------------------------------------------
 
 
 def _units(source: ByteSource, start: int, _layout: Layout | None) -> Iterator[Item]:
-    yield from _array(source, start, UNIT_DTYPE, "unit")
+    yield from _fixed_units(source, start, UNIT_DTYPE)
 
 
 def _batch_units(source: ByteSource, start: int, _layout: Layout | None) -> Iterator[Item]:
-    yield from _array(source, start, BATCH_UNIT_DTYPE, "unit")
+    yield from _fixed_units(source, start, BATCH_UNIT_DTYPE)
 
 
-def _array(source: ByteSource, start: int, dtype: np.dtype[np.void], name: str) -> Iterator[Item]:
+def _fixed_units(source: ByteSource, start: int, dtype: np.dtype[np.void]) -> Iterator[Item]:
     """Yield units of one size, up to the zeros at the end."""
     width = dtype.itemsize
     base = int(_name_of(source)) // width
@@ -325,10 +325,12 @@ def _array(source: ByteSource, start: int, dtype: np.dtype[np.void], name: str) 
             return
         fields = fields_of_dtype(data, dtype, at)
         is_blank = any(field.name == "size" and field.value == BLANK_SIZE for field in fields)
-        yield Item(f"{'blank ' if is_blank else ''}{name} {base + at // width}", at, fields)
+        yield Item(f"{'blank ' if is_blank else ''}unit {base + at // width}", at, fields)
         at += width
     if at < source.size:
-        raise _DamageError(name, at, f"{width} bytes", f"{source.size - at} to the end of the file")
+        raise _DamageError(
+            "unit", at, f"{width} bytes", f"{source.size - at} to the end of the file"
+        )
 
 
 # --- IndexFile --------------------------------------------------------------------------------

@@ -10,6 +10,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from rmqindex.layout.record import required_field
+
 __all__ = [
     "BATCH_UNIT_DTYPE",
     "BLANK_SIZE",
@@ -58,22 +60,18 @@ RETRY_PREFIX = "%RETRY%"
 LMQ_PREFIX = "%LMQ%"
 
 
-def _required_field(name: str, data_type: pa.DataType) -> pa.Field:
-    return pa.field(name, data_type, nullable=False)
-
-
 #: The columns of a ConsumeQueue's units, as :meth:`rmqindex.ConsumeQueue.scan` gives them.
 CONSUME_QUEUE_SCHEMA = pa.schema(
     [
-        _required_field("topic", pa.string()),
-        _required_field("queue_id", pa.int32()),
+        required_field("topic", pa.string()),
+        required_field("queue_id", pa.int32()),
         # The place of the message in its queue, counted in messages.
-        _required_field("queue_offset", pa.int64()),
+        required_field("queue_offset", pa.int64()),
         # Where the message starts in the CommitLog, and its size, both in bytes.
-        _required_field("phy_offset", pa.int64()),
-        _required_field("size", pa.int32()),
+        required_field("phy_offset", pa.int64()),
+        required_field("size", pa.int32()),
         # String.hashCode of TAGS; of delayed messages, when they are due in epoch milliseconds.
-        _required_field("tags_code", pa.int64()),
-        _required_field("file_path", pa.string()),
+        required_field("tags_code", pa.int64()),
+        required_field("file_path", pa.string()),
     ]
 )

@@ -58,6 +58,7 @@ __all__ = [
     "STORE_TIMESTAMP_OFFSET",
     "SYS_FLAG_OFFSET",
     "V6_EXTRA",
+    "required_field",
 ]
 
 # MessageDecoder.MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2 and BLANK_MAGIC_CODE.
@@ -131,44 +132,45 @@ DISPATCH_QUEUES = "INNER_MULTI_DISPATCH"
 DISPATCH_OFFSETS = "INNER_MULTI_QUEUE_OFFSET"
 
 
-def _required_field(name: str, data_type: pa.DataType) -> pa.Field:
+def required_field(name: str, data_type: pa.DataType) -> pa.Field:
+    """Return a column that is never null."""
     return pa.field(name, data_type, nullable=False)
 
 
-_TEXTS = pa.list_(_required_field("element", pa.string()))
+_TEXTS = pa.list_(required_field("element", pa.string()))
 
 #: The columns of a message, as :meth:`rmqindex.CommitLog.scan` gives them.
 #: Times are epoch milliseconds; ``phy_offset`` and ``size`` count bytes.
 COMMITLOG_SCHEMA = pa.schema(
     [
-        _required_field("topic", pa.string()),
+        required_field("topic", pa.string()),
         # Of several properties of one name the last, as the broker takes them; null for none.
         pa.field("uniq_key", pa.string()),
         pa.field("keys", pa.string()),
         pa.field("tags", pa.string()),
-        _required_field("phy_offset", pa.int64()),
-        _required_field("size", pa.int32()),
-        _required_field("queue_id", pa.int32()),
-        _required_field("queue_offset", pa.int64()),
-        _required_field("sys_flag", pa.int32()),
-        _required_field("flag", pa.int32()),
-        _required_field("born_timestamp", pa.int64()),
-        _required_field("store_timestamp", pa.int64()),
+        required_field("phy_offset", pa.int64()),
+        required_field("size", pa.int32()),
+        required_field("queue_id", pa.int32()),
+        required_field("queue_offset", pa.int64()),
+        required_field("sys_flag", pa.int32()),
+        required_field("flag", pa.int32()),
+        required_field("born_timestamp", pa.int64()),
+        required_field("store_timestamp", pa.int64()),
         # "10.0.0.1:10911", "[2001:db8:0:0:0:0:0:5]:40000", as Java writes addresses.
-        _required_field("born_host", pa.string()),
-        _required_field("store_host", pa.string()),
-        _required_field("reconsume_times", pa.int32()),
-        _required_field("prepared_transaction_offset", pa.int64()),
-        _required_field("properties", pa.map_(pa.string(), pa.string())),
+        required_field("born_host", pa.string()),
+        required_field("store_host", pa.string()),
+        required_field("reconsume_times", pa.int32()),
+        required_field("prepared_transaction_offset", pa.int64()),
+        required_field("properties", pa.map_(pa.string(), pa.string())),
         # As it was sent, or, with decompress_body=False, as stored; body_crc is of the stored one.
-        _required_field("body", pa.binary()),
-        _required_field("body_crc", pa.int32()),
+        required_field("body", pa.binary()),
+        required_field("body_crc", pa.int32()),
         # offsetMsgId: upper-case hex of the store host's address, its port and the offset.
-        _required_field("msg_id", pa.string()),
+        required_field("msg_id", pa.string()),
         # -626843481 is message version 1, -626843477 version 2 (topics beyond 127 characters).
-        _required_field("magic_code", pa.int32()),
+        required_field("magic_code", pa.int32()),
         # Every value of the property in byte order: batches carry names twice.
-        _required_field("all_uniq_keys", _TEXTS),
-        _required_field("all_keys", _TEXTS),
+        required_field("all_uniq_keys", _TEXTS),
+        required_field("all_keys", _TEXTS),
     ]
 )

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MAX_BODY_SIZE",
-    "MAX_INNER_MESSAGES",
     "MAX_TOTAL_SIZE",
     "InnerMessage",
     "UnpackedSizeError",
@@ -51,7 +50,7 @@ __all__ = [
 # Sixteen times the broker's maxMessageSize; a body that unpacks to more is a bomb, not a message.
 MAX_BODY_SIZE = 64 * 1024 * 1024
 # INNER_NUM, and a unit of a batch queue, count the messages of an inner batch in 16 bits.
-MAX_INNER_MESSAGES = 2**15 - 1
+_MAX_INNER_MESSAGES = 2**15 - 1
 # Of an Arrow array, whose offsets have 32 bits.
 MAX_TOTAL_SIZE = 2**31 - 1
 _PIECE = 1024 * 1024
@@ -238,8 +237,8 @@ def iterate_inner_messages(
     data = decompress_body(body, sys_flag, max_size=max_size)
     at = number = 0
     while at < len(data):
-        if number == MAX_INNER_MESSAGES:
-            raise _no_message(at, f"at most {MAX_INNER_MESSAGES} messages", "one more")
+        if number == _MAX_INNER_MESSAGES:
+            raise _no_message(at, f"at most {_MAX_INNER_MESSAGES} messages", "one more")
         message, at = _inner_message(data, at, queue_offset + number)
         yield message
         number += 1

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from rmqindex.storage.location import Location
     from rmqindex.transaction.directories import FileEntry
 
-__all__ = ["empty_error", "ensure_may_be_empty", "is_store_root"]
+__all__ = ["empty_error", "ensure_may_be_empty"]
 
 
 _FILES = frozenset({CHECKPOINT_NAME, ABORT_NAME, LOCK_NAME})
@@ -39,7 +39,7 @@ _FOLDERS = STORE_FOLDERS | {INDEX_FOLDER, ROCKSDB_STORE_FOLDER}
 _MOST_ASKED = 16
 
 
-def is_store_root(entries: Iterable[FileEntry], besides: Container[str] = ()) -> bool:
+def _is_store_root(entries: Iterable[FileEntry], besides: Container[str] = ()) -> bool:
     """Return whether a directory has what a broker keeps in a store root."""
     return any(
         entry.name in _FOLDERS or entry.name.startswith(DLEDGER_PREFIX)
@@ -61,7 +61,7 @@ def ensure_may_be_empty(
         return
     places = [folder.absolute for folder in folders.values()]
     around = entries_or_none(places[0].parent)
-    if [place.name for place in places] != [*folders] or not is_store_root(around, folders):
+    if [place.name for place in places] != [*folders] or not _is_store_root(around, folders):
         alone = [entry.name for entry in entries]
         if len(alone) == 1 and alone[0] in folders:
             raise RmqIndexError(
@@ -90,7 +90,7 @@ def empty_error(path: Location, entries: Sequence[FileEntry], expected: str) -> 
         got = "an empty directory; if it is where a disk belongs, is the disk mounted?"
     else:
         got = "a directory with neither"
-        stores = (each for each in folders[:_MOST_ASKED] if is_store_root(entries_or_none(each)))
+        stores = (each for each in folders[:_MOST_ASKED] if _is_store_root(entries_or_none(each)))
         store = next(stores, None)
         if store is not None:
             got += f". Give one of the stores in it, such as {store}"

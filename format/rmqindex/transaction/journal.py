@@ -71,7 +71,6 @@ if TYPE_CHECKING:
     from rmqindex.storage.records import Fields
 
 __all__ = [
-    "JOURNAL_NAME",
     "Journal",
     "effective_listing",
     "has_journal",
@@ -82,7 +81,7 @@ __all__ = [
     "staging_root",
 ]
 
-JOURNAL_NAME = "journal.json"
+_JOURNAL_NAME = "journal.json"
 _NEXT_JOURNAL = "journal.next"
 _UNDO = "undo"
 _LEDGER = "ledger.json"
@@ -130,7 +129,7 @@ def journal_path(directory: str | os.PathLike[str]) -> str:
     root = os.path.join(parent, root_name(name))  # noqa: PTH118  (pathlib costs as much again)
     if name in ("", ".", "..") or not _is_own_directory(directory):
         root = str(staging_root(directory))
-    return f"{root}/{JOURNAL_NAME}"
+    return f"{root}/{_JOURNAL_NAME}"
 
 
 def has_journal(path: str) -> bool:
@@ -205,7 +204,7 @@ class Journal:
         A power failure may leave a journal its name when it has become the ledger: rename(2)
         promises that neither is lost, not that both change at once.
         """
-        journal = _JOURNAL_RECORD.read(root / JOURNAL_NAME)
+        journal = _JOURNAL_RECORD.read(root / _JOURNAL_NAME)
         is_finished = journal is not None and journal.ledger and journal == cls.read_ledger(root)
         return None if is_finished else journal
 
@@ -255,22 +254,22 @@ class Journal:
             "append": None if self.append is None else self.append.to_dict(),
             "ledger": self.ledger,
         }
-        write_own(root / _NEXT_JOURNAL, _JOURNAL_RECORD.encode(str(root / JOURNAL_NAME), fields))
-        move_synced(root / _NEXT_JOURNAL, root / JOURNAL_NAME)
+        write_own(root / _NEXT_JOURNAL, _JOURNAL_RECORD.encode(str(root / _JOURNAL_NAME), fields))
+        move_synced(root / _NEXT_JOURNAL, root / _JOURNAL_NAME)
 
     def finish(self, root: Path) -> None:
         """Pass the commit point and remove the undo."""
         if self.ledger is None:
             self.remove(root)
         else:
-            move_synced(root / JOURNAL_NAME, root / _LEDGER)
+            move_synced(root / _JOURNAL_NAME, root / _LEDGER)
         if self.append is not None:
             (root / _UNDO).unlink(missing_ok=True)
 
     def remove(self, root: Path) -> None:
         """Remove the journal: the commit point of a commit without a ledger entry."""
-        (root / JOURNAL_NAME).unlink()
-        sync_name(root / JOURNAL_NAME)
+        (root / _JOURNAL_NAME).unlink()
+        sync_name(root / _JOURNAL_NAME)
 
     def read_undo(self, root: Path) -> AppendUndo | None:
         """Read the old slots of the file appended to; None where they are not the journal's."""
@@ -285,7 +284,7 @@ class Journal:
     def refuse_undo(self, root: Path) -> NoReturn:
         """Raise: the slots on disk are not those of the journal."""
         raise RmqIndexError(
-            f"{root / _UNDO}: expected {_AN_UNDO}, got others than {root / JOURNAL_NAME} says; "
+            f"{root / _UNDO}: expected {_AN_UNDO}, got others than {root / _JOURNAL_NAME} says; "
             f"{_UNDO_REMEDY}"
         )
 
@@ -323,7 +322,7 @@ class Journal:
         """Return the error of a commit whose old state is lost."""
         return RmqIndexError(
             f"{self._saved_path(root) / lost[0]}: expected the file as it was before the commit of "
-            f"{root / JOURNAL_NAME}, got none; put it back, or {_accept(root, directory)}"
+            f"{root / _JOURNAL_NAME}, got none; put it back, or {_accept(root, directory)}"
         )
 
     def recover(self, root: Path, directory: Path) -> bool:
@@ -439,7 +438,7 @@ def _marks(fields: Fields, name: str) -> dict[str, HeaderMark]:
 
 def _accept(root: Path, directory: Path) -> str:
     """Return the commands that leave all files as they are."""
-    remove = shlex.join(["rm", str(root / JOURNAL_NAME)])
+    remove = shlex.join(["rm", str(root / _JOURNAL_NAME)])
     return (
         f"to accept the files as they are, `{remove}`, and then "
         f"`{command_line('verify', directory)}` says what they lack"
@@ -463,9 +462,9 @@ _LEDGER_RECORD = replace(
 
 def remove_leftovers(root: Path) -> None:
     """Remove the leftovers of a commit that died before its journal, or after its end."""
-    if os.path.lexists(root / JOURNAL_NAME):  # it has become the ledger
-        (root / JOURNAL_NAME).unlink()
-        sync_name(root / JOURNAL_NAME)
+    if os.path.lexists(root / _JOURNAL_NAME):  # it has become the ledger
+        (root / _JOURNAL_NAME).unlink()
+        sync_name(root / _JOURNAL_NAME)
     for name in (_NEXT_JOURNAL, _UNDO, NEXT_LAST_NAME):
         (root / name).unlink(missing_ok=True)
 
