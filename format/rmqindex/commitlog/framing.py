@@ -130,10 +130,18 @@ class DLedgerFrames(Frames):
         self.last = last
 
     @classmethod
-    def behind(cls, start: int, read: Read, record: int) -> DLedgerFrames:
-        """Begin a pass behind the entry of a record, whose position in the file is given."""
-        head = ENTRY_HEAD.unpack(read(record - ENTRY_HEAD.size, ENTRY_HEAD.size))
-        return cls(start, (head[2], head[3]))
+    def behind(cls, start: int, read: Read, record: int, stop: int) -> DLedgerFrames:
+        """Begin a pass behind the entry of a record, and those up to a place that hold none.
+
+        Both are positions in the file.
+        """
+        last, at = None, record - ENTRY_HEAD.size
+        while at + ENTRY_HEAD.size <= stop:
+            magic, size, *numbers = ENTRY_HEAD.unpack(read(at, ENTRY_HEAD.size))[:4]
+            if last is not None and (magic not in CONTROL_MAGICS or size < ENTRY_HEAD.size):
+                break
+            last, at = (numbers[0], numbers[1]), at + size
+        return cls(start, last)
 
     def accept(self, records: Records, sound: NDArray[np.bool_]) -> int:
         """Return how many of the first records follow sound heads in order."""

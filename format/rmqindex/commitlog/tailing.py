@@ -246,7 +246,8 @@ class _Following:
         if not file.entry_head:
             return Frames(file.start, None if self.last is None else self.last.store_timestamp)
         if self.last is not None and file.start < self.last.phy_offset < file.stop:
-            return DLedgerFrames.behind(file.start, source.read, self.last.phy_offset - file.start)
+            places = self.last.phy_offset - file.start, self.at - file.start
+            return DLedgerFrames.behind(file.start, source.read, *places)
         return frames_of(file)
 
     def _note_wait(self, tail: LogTail) -> None:

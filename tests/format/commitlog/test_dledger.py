@@ -232,6 +232,22 @@ class TestEntriesWithoutMessages:
                     assert len(list(log.scan(start, stop, ["size"], at_boundaries=True))) <= 1
             assert log.committed_offset < follow(log, 0, stop=None).end + HEAD.size
 
+    def test_who_stopped_behind_one_goes_on_there(self, tmp_path):
+        """The mark is of the message before it, whose entry has a smaller index."""
+        log = DLedgerLog(2_000)
+        first = log.append(Message())
+        for _ in range(2):
+            log.noop()
+        data = log.write_to(tmp_path / "dledger-n0" / "data")
+        with CommitLog(data) as opened:
+            progress = follow(opened, 0)
+        assert (progress.end, progress.last.phy_offset) == (log.end, first)
+        second = log.append(Message())
+        log.write_to(tmp_path / "dledger-n0" / "data")
+        with CommitLog(data) as opened:
+            then = follow(opened, progress.end, last=progress.last)
+        assert (then.end, then.last.phy_offset) == (log.end, second)
+
     def test_a_blank_before_the_first_entry_is_passed_over(self, data):
         """A snapshot blanks what is before it in its file."""
         first = min(data.iterdir())
