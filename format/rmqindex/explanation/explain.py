@@ -172,7 +172,7 @@ def explain_lookup(
             log,
         )
         evidence = case.collect(max_msgs_num_batch, search_log, times, progress)
-        reasons = diagnose(evidence, Commands.of(store, log), times)
+        reasons = diagnose(evidence, Commands.of(store, log, layout), times)
     return LookupExplanation(
         topic,
         key,

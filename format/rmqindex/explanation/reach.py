@@ -213,7 +213,7 @@ class _Ends:
         after: int | None = None,
     ) -> Uncovered:
         log_start = self.log.min_offset
-        remedy = Commands.of(self.store, self.log).verify()
+        remedy = Commands.of(self.store, self.log, self.layout).verify()
         start = log_start if after is None else after
         return Uncovered(part, str(file), start, stop, None, after, log_start, remedy)
 

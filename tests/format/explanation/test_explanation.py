@@ -217,7 +217,9 @@ class TestMessagesOutsideTheIndex:
             files[-2].rename(files[0].with_name(str(int(files[0].name) - 1)))
         explained = explain(store, "TopicTest", "order-49", layout=Layout(97, 200))
         remedies = {each.remedy for each in explained.reasons if " rebuild " in (each.remedy or "")}
-        assert remedies == {shlex.join(["rmqindex", "rebuild", str(store), "--replace"])}
+        typed = ["rmqindex", "rebuild", str(store), "--replace"]
+        typed += ["--max-hash-slot-num", "97", "--max-index-num", "200"]
+        assert remedies == {shlex.join(typed)}
         with pytest.raises(RmqIndexError):
             rebuild_index(store / "commitlog", store / "index", resume=True)
         rebuild_index(store / "commitlog", store / "index", replace=True)
@@ -570,7 +572,8 @@ class TestTools:
             "A dashboard and mqadmin show the newest 64 rows and do not say that 6 older ones are "
             "missing."
         )
-        assert shlex.split(found.remedy) == ["rmqindex", "lookup", str(tmp_path), "T", "a"]
+        given = ["--max-hash-slot-num", "7", "--max-index-num", "200"]
+        assert shlex.split(found.remedy) == ["rmqindex", "lookup", str(tmp_path), "T", "a", *given]
 
     @pytest.mark.parametrize(("days", "is_hidden"), [(2.9, False), (3.1, True)])
     def test_clients_look_three_days_back_for_a_unique_key(self, broker, days, is_hidden):
