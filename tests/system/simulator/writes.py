@@ -217,7 +217,7 @@ def _said(
     if argv[0] == "rebuild-queues" and not is_dry:
         yield from _split(before, after)
         yield from _lost_units(world, argv, before, after)
-        yield from _queues_without_newest(world, after)
+        yield from _queues_without_newest(world, outcome, after)
     if "--resume" in argv and before != after and _has_stale_entries(world):
         yield "went on", "behind an index of another history of the log"
     if argv[0] in ("rebuild", "relayout", "expire", "recover"):
@@ -427,8 +427,19 @@ def _lost_units(
         yield "lost by a write", f"{len(lost)} of {len(before.units)} units: {lost[:5]}"
 
 
-def _queues_without_newest(world: World, after: Files) -> Iterable[tuple[str, str]]:
-    """Say which queues end before the newest message that the log has of them."""
+_TAKEN = re.compile(
+    r"^(.*), queue ([0-9]+): left out [0-9]+ messages? from offset ([0-9]+) on, since older ones",
+    re.MULTILINE,
+)
+
+
+def _queues_without_newest(
+    world: World, outcome: Outcome, after: Files
+) -> Iterable[tuple[str, str]]:
+    """Say which queues end before the newest message that the log has of them.
+
+    Where an older message has its queue offset, a queue has no place for it, and that is said.
+    """
     truth = world.truth
     if world.damages or truth.states & {"torn", "no_log"} or truth.agreed is not None:
         return
@@ -443,11 +454,16 @@ def _queues_without_newest(world: World, after: Files) -> Iterable[tuple[str, st
                 newest = {key: old for key, old in newest.items() if key[0] != one.topic}
             newest[one.topic, one.queue_id] = one
     held = {unit[:5] for unit in after.units}
+    told = {
+        (found[1], int(found[2])): int(found[3])
+        for found in _TAKEN.finditer("\n".join([outcome.stdout, *outcome.notes]))
+    }
     lacking = [
         one.offset
         for (topic, queue_id), one in newest.items()
         if one.kind == "plain"
         and topic not in world.broker.config.batch_topics
+        and one.offset < told.get((topic, queue_id), one.offset + 1)
         and (topic, queue_id, one.queue_offset, one.offset, one.size) not in held
     ]
     if lacking:
