@@ -57,7 +57,7 @@ nitpick_ignore_regex = [
         "py:(class|exc)",
         (
             r"(rmqindex\.[a-z_.]+\.)?(FileMark|FileIdentity|Fingerprint|FileChangedError|IndexSource"
-            r"|AppendUndo|AppendRecord|PointMessage|ResolvedPath|LogRange|KeySet|KeyMatches|_Member"
+            r"|AppendUndo|AppendRecord|HeaderMark|PointMessage|ResolvedPath|LogRange|KeySet|KeyMatches|_Member"
             r"|UndoableAppend|Staging|Progress|KeyScope|Rank|Block|T|CommitLog|SnapshotFile"
             r"|LogArgument|Time|R|UnagreedTail|Lister|SupportsArrow|Records|Member|MessageRun|HasRuns"
             r"|StoreHold|AbstractContextManager)"

@@ -25,7 +25,6 @@ from rmqindex import (
 )
 from rmqindex.layout import queue as queue_layout
 from rmqindex.layout import record as record_layout
-from rmqindex.store import checkpoint as checkpoint_module
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -369,7 +368,7 @@ def test_the_constants_of_the_queues_are_those_of_the_code() -> None:
 def test_the_fields_of_the_checkpoint_are_those_of_the_code() -> None:
     """The five that the code knows, and the one of newer brokers behind them."""
     rows = spectext.table("checkpoint.md", "checkpoint-file-fields")
-    assert [row["Name"] for row in rows][:-1] == list(checkpoint_module.StoreCheckpoint.__slots__)
+    assert [row["Name"] for row in rows][:-1] == list(StoreCheckpoint.__slots__)
     assert [int(row["Offset"]) for row in rows] == [8 * place for place in range(6)]
 
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from rmqindex.bulk.rebuild import rebuild_index as rebuild_index
     from rmqindex.bulk.relayout import RelayoutResult as RelayoutResult
     from rmqindex.bulk.relayout import expire_index as expire_index
+    from rmqindex.bulk.relayout import expired_files as expired_files
     from rmqindex.bulk.relayout import relayout_index as relayout_index
     from rmqindex.bulk.salvaging import salvage as salvage
     from rmqindex.bulk.sorted_runs import ARRIVAL as ARRIVAL

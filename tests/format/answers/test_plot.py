@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from rmqindex import sample_store
+import pytest
+
+from rmqindex import IndexFileWriter, Layout, RmqIndexError, sample_store
 from rmqindex.answers.plot import count_index
 from rmqindex.store import IndexSnapshot
 
@@ -17,3 +19,27 @@ def test_what_is_counted_are_the_entries():
     ):
         assert lengths.sum() == slots
         assert (lengths * range(len(lengths))).sum() == entries
+
+
+def test_counts_are_those_of_the_files_that_were_listed(store):
+    """Or an error: not those of a file that has taken another's name, or that is gone."""
+    files = IndexSnapshot.of(store, None, "FAILFAST")
+    counted = count_index(files).entry_counts
+    first, second, *_ = sorted((store / "index").iterdir())
+    content = first.read_bytes()
+    second.unlink()
+    with pytest.raises(RmqIndexError, match=r"the file was removed .* run this again"):
+        count_index(files)
+    second.write_bytes(content)
+    with pytest.raises(RmqIndexError, match="run this again"):
+        count_index(files)
+    assert sum(counted) == 959
+
+
+def test_files_without_entries_are_not_opened_again(tmp_path):
+    """What has been listed as empty counts nothing, also where it is filled meanwhile."""
+    path, layout = tmp_path / "20231114221320000", Layout(7, 12)
+    IndexFileWriter(path, layout).close()
+    files = IndexSnapshot.of(tmp_path, None, "FAILFAST")
+    path.unlink()
+    assert count_index(files).entry_counts == (0,)

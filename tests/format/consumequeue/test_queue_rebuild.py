@@ -22,7 +22,6 @@ from rmqindex import (
     RmqIndexError,
     rebuild_consume_queues,
 )
-from rmqindex.answers.writes import queue_notes
 from trees import queue_files
 
 STORE = rmqindex.sample_store()
@@ -432,15 +431,18 @@ class TestLosses:
         assert done.kept_count == 0
         assert queue_files(tmp_path) == before
 
-    def test_units_that_lead_to_no_message_are_no_loss(self, tmp_path):
+    def test_units_that_lead_to_no_message_are_no_loss(self, tmp_path, run):
         """Damage in the queues is what a rebuild mends."""
         offsets = store_of(tmp_path, numbered(5) + numbered(2, topic="Other"))
         write_queue(tmp_path, [offsets[0], offsets[1] + 7, offsets[5], *offsets[3:5]])
+        shutil.copytree(tmp_path, copy := tmp_path.with_name(f"{tmp_path.name}-copy"))
         done = rebuild_consume_queues(tmp_path, tmp_path, replace=True)
         assert done.lost == ()
         assert done.stray == (("TopicTest", 0, 2, 1, offsets[1] + 7, 0),)
         assert places(tmp_path) == list(enumerate(offsets[:5]))
-        (note,) = (line for line in queue_notes(done) if "left out 2 units" in line)
+        code, out, err = run("rebuild-queues", copy, "--replace")
+        assert code == 0, err
+        (note,) = (line for line in (out + err).splitlines() if "left out 2 units" in line)
         assert "from queue offset 1 on, since no message of the queue is where" in note
         assert rebuild_consume_queues(tmp_path, tmp_path, replace=True).stray == ()
 

@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import killing
 from other_broker import running_broker
 from rmqindex import (
     IndexDirectory,
@@ -255,18 +256,25 @@ def _die_while_committing(path, replaced):
     script = """
 import os, sys
 from pathlib import Path
-from rmqindex.transaction.journal import Journal
-from rmqindex.transaction.local_staging import LocalStaging
-from rmqindex.transaction.owner import Owner
+from killing import before_each_change
+from rmqindex.transaction import LocalStaging, Owner
 directory, replaced = Path(sys.argv[1]), sys.argv[2]
 staging = LocalStaging.create(directory, Owner.current())
 (staging.path / "a").write_bytes(bytes(160))
 (staging.path / "b").write_bytes(bytes(160))
-Journal.remove = lambda *_: os._exit(9)
-with staging.exclusive():
+
+def die(_, path):
+    if path.name == "journal.json":
+        os._exit(9)
+
+with before_each_change(die), staging.exclusive():
     staging.commit([(staging.path / "a", replaced), (staging.path / "b", "3")], [replaced])
 """
-    run = subprocess.run([sys.executable, "-c", script, str(path), replaced], check=False)
+    run = subprocess.run(
+        [sys.executable, "-c", script, str(path), replaced],
+        env={**os.environ, "PYTHONPATH": os.path.dirname(killing.__file__)},  # noqa: PTH120
+        check=False,
+    )
     assert run.returncode == 9
     assert "3" in names_in(path)
 

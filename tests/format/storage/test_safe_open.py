@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import struct
-import zlib
 from pathlib import Path
 
 import pytest
@@ -36,7 +34,6 @@ from rmqindex.transaction import (
     recover,
     staging_root,
 )
-from rmqindex.transaction.append_undo import AppendRecord, AppendUndo
 
 LAYOUT = Layout(97, 200)
 LINKED = "expected .* got a symbolic link, which is not followed here"
@@ -347,13 +344,6 @@ class TestDamaged:
             with pytest.raises(RmqIndexError, match=r"undo: expected the old slots of the file"):
                 act(index)
         assert (index / name).read_bytes() == before
-
-    @pytest.mark.parametrize("numbers", [(5, -1, 6), (5, 2**31 - 1, 6), (5, 5), (6, 5), (97,)])
-    def test_old_slots_are_in_the_file(self, numbers):
-        """Also those between the first and the last: nothing is written behind its end."""
-        slots = struct.pack(f">{2 * len(numbers)}i", *numbers, *numbers)
-        append = {**TestJournal.APPEND, "checksum": zlib.crc32(slots)}
-        assert AppendUndo.of(AppendRecord(**append), slots) is None
 
 
 class TestIndexFiles:

@@ -12,9 +12,8 @@ from typing import NamedTuple
 from rmqindex import CommitLog, LogFile, property_pairs
 from rmqindex.commitlog import end, follow, reading, tailing, walk
 from rmqindex.query import PointLog
-from rmqindex.record import host_text
+from rmqindex.record import host_text, java_text
 from rmqindex.record.records import crc_fault
-from rmqindex.record.text import java_text
 
 from ..memory import FILES, constants
 from ..outcome import outcome, table_outcome

@@ -7,7 +7,7 @@ import zlib
 import numpy as np
 
 from rmqindex.query.point_lookup import _message
-from rmqindex.record import property_pairs
+from rmqindex.record import java_text, property_pairs
 from rmqindex.record.bodies import is_inner_batch
 from rmqindex.record.records import (
     Fault,
@@ -16,7 +16,6 @@ from rmqindex.record.records import (
     parse_records,
     store_timestamp_of,
 )
-from rmqindex.record.text import java_text
 
 from ..memory import MemorySource
 from ..outcome import outcome

@@ -21,19 +21,18 @@ import numpy as np
 import pandas as pd  # noqa: F401  (which PySpark imports late: kills are to fall into the writes)
 import pyarrow as pa
 from pyspark.sql.types import IntegerType, LongType, StructType
+from tests.support.killing import before_each_change
+from tests.support.limits import small
+from tests.support.tasks import in_batch
 from tests.system.simulator.users.outcome import REFUSED, Outcome
 
 import rmqindex
-from pyspark_rmqindex.stream import IndexStreamWriter, StreamBatch
-from pyspark_rmqindex.stream import writer as stream_writer
+from pyspark_rmqindex import write_index
+from pyspark_rmqindex.stream import IndexStreamWriter
 from pyspark_rmqindex.write import IndexWriter
-from pyspark_rmqindex.write import write_index as write_index_module
-from pyspark_rmqindex.write import writer as writer_module
-from pyspark_rmqindex.write.write_index import write_index
 from rmqindex import RmqIndexError
 from rmqindex.cli import main
 from rmqindex.storage import write_own
-from rmqindex.transaction import Journal
 
 from .states import LAYOUT, SMALL
 
@@ -105,22 +104,9 @@ def options_of(folder, on_indexed="skip", geometry=GEOMETRY):
     return {"path": path, "timeZone": "UTC", "onIndexed": on_indexed, **geometry}
 
 
-@contextlib.contextmanager
-def having(module, **constants):
-    """Run the block with other constants of a module; the next write has the module's own again."""
-    before = {name: getattr(module, name) for name in constants}
-    for name, value in constants.items():
-        setattr(module, name, value)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            setattr(module, name, value)
-
-
 def df_write_few(folder):
     """Play a write whose tasks take so few rows at a time that some build files themselves."""
-    with having(writer_module, _RUN_ROWS=_FEW_ROWS):
+    with small(run_rows=_FEW_ROWS):
         df_write(folder)
 
 
@@ -182,14 +168,14 @@ def play_write_index(folder, offsets=ADDED, *, mode="append", few=False, **given
     """Play ``write_index``."""
     options = options_of(folder, **given)
     frame = LocalFrame([batch_of(part) for part in parts_of(offsets)])
-    constants = {"_RUN_ROWS": _FEW_ROWS, "_COMMIT_ROWS": 0} if few else {}
-    with having(write_index_module, **constants):
+    limits = {"write_index_run_rows": _FEW_ROWS, "commit_rows": 0} if few else {}
+    with small(**limits):
         write_index(frame, options.pop("path"), mode=mode, **options)
 
 
 def stream_large(folder, until=BATCHES):
     """Play a query whose every batch is too large for its answers, and is staged in files."""
-    with having(stream_writer, _INLINE_ROWS=0):
+    with small(inline_rows=0):
         stream(folder, until)
 
 
@@ -199,7 +185,7 @@ def stream(folder, until=BATCHES):
     done = int(checkpoint.read_text()) if checkpoint.exists() else 0
     given = options_of(folder, on_indexed="error")
     for number in range(done, until):
-        with having(stream_writer, task_batch=lambda number=number: StreamBatch("query", number)):
+        with in_batch("query", number):
             writer = IndexStreamWriter(SCHEMA, False, given)
             parts = parts_of(rows_in(number))
             messages = [writer.write(iter([batch_of(part)])) for part in parts]
@@ -327,9 +313,14 @@ def some_rows_and_a_dead_commit(folder):
     some_rows(folder)
     pid = os.fork()
     if not pid:
-        Journal.finish = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+
+        def die(_, path):
+            if path.name == "journal.json":
+                os.kill(os.getpid(), signal.SIGKILL)
+
         try:
-            df_write(folder, overwrite=True)
+            with before_each_change(die):
+                df_write(folder, overwrite=True)
         finally:
             os._exit(1)
     _, status = os.waitpid(pid, 0)
