@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 Step = dict[str, Any]
 #: When the first message is stored, epoch ms: 2023-11-14 22:13:20.
 BEGIN = 1_700_000_000_000
-#: The bytes of the only number of a checkpoint that a write changes.
-_INDEX_MSG_TIMESTAMP = (16, 24)
+#: The fields of a checkpoint, bytes.
+CHECKPOINT_SIZE = 48
 
 
 class World:
@@ -50,7 +50,7 @@ class World:
         #: The steps that were taken, each as it was given.
         self.taken: list[Step] = []
         self._damages: list[Damage] = []
-        self._digests: dict[Damage, str] = {}
+        self._marks: dict[Damage, set[str]] = {}
         #: The copy that is used in the place of the store, and what it holds.
         self.visited = ""
         self._copied = Truth()
@@ -102,7 +102,7 @@ class World:
         """Take the files as they are for the truth, after others have rightly changed them.
 
         A damaged file that was changed or replaced is damaged no longer, nor is one that was lost
-        whose entries are in another file again.
+        whose entries are in another file again. A checkpoint is, while a damaged field is there.
         """
         if self.visited:
             self._read_copy()
@@ -111,7 +111,7 @@ class World:
         self._damages = [
             one
             for one in self._damages
-            if self._digest(one) == self._digests[one]
+            if self._marks_of(one) & self._marks[one]
             and not (one.kind == "lost" and self._is_elsewhere(one))
         ]
 
@@ -129,15 +129,19 @@ class World:
             self._copied.log_end = now.log_end
             self._copied.has_remains = now.has_remains
 
-    def _digest(self, planted: Damage) -> str:
+    def _marks_of(self, planted: Damage) -> set[str]:
+        """Return marks of a damaged file, of which one at least is left while it is not mended."""
         path = self.broker.root / planted.file
         if not path.is_file():
-            return ""
+            return {""}
         data = path.read_bytes()
-        first, behind = _INDEX_MSG_TIMESTAMP
-        if planted.file == "checkpoint" and not first <= planted.start < planted.stop <= behind:
-            data = data[:first] + data[behind:]
-        return hashlib.sha256(data).hexdigest()
+        if planted.file == "checkpoint":  # whose fields are written one by one
+            first = planted.start - planted.start % 8
+            places = range(first, min(planted.stop, CHECKPOINT_SIZE), 8)
+            fields = {f"{at}: {data[at : at + 8].hex()}" for at in places if any(data[at : at + 8])}
+            if fields:
+                return fields
+        return {hashlib.sha256(data).hexdigest()}
 
     # What steps do
 
@@ -212,7 +216,7 @@ class World:
             self._damages.append(planted)
             for one in self._damages:  # one file may be damaged twice
                 if one.file == planted.file:
-                    self._digests[one] = self._digest(one)
+                    self._marks[one] = self._marks_of(one)
         yield
 
     def _with_older(self, lost: Damage) -> Damage:

@@ -328,3 +328,19 @@ def test_a_log_that_was_plain_goes_on_with_dledger_whatever_was_lost_of_it(tmp_p
     assert world.truth.messages[:2] == [first, second]
     assert world.truth.messages[2].offset == second.offset + second.size + 48
     world.broker.kill()
+
+
+def test_a_checkpoint_is_damaged_while_a_field_of_it_is(tmp_path):
+    """Commands write one field of it, and a broker those of its version."""
+    world = World(tmp_path)
+    for step in ({"name": "start"}, {"name": "put", "topic": "T"}, {"name": "stop"}):
+        world.take(step)
+    world.take({"name": "damage", "part": "checkpoint", "kind": "noise", "number": 0, "at": 0,
+                "size": 48})  # fmt: skip
+    path = world.store / "checkpoint"
+    for at in range(0, 48, 8):
+        assert len(world.damages) == 1
+        data = path.read_bytes()
+        path.write_bytes(data[:at] + bytes(7) + b"\1" + data[at + 8 :])
+        world.adopt()
+    assert world.damages == []
