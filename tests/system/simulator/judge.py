@@ -382,6 +382,7 @@ class Judge:
             for damage in self.harm
             if damage.file.startswith("index/")
             and (damage.stop <= _HEADER or damage.kind in {"cut", "empty"})
+            and not self._is_as_a_kill_left(damage)
             for entry in damage.entries
             if (entry.file, entry.position) not in got
         ]
@@ -393,6 +394,16 @@ class Judge:
         if outcome.asked.get("salvage") and any(d.kind in {"cut", "empty"} for d in self.harm):
             return []
         return hidden
+
+    def _is_as_a_kill_left(self, damage: Damage) -> bool:
+        """Tell whether a file of one entry looks as it did before this was counted.
+
+        Its header had the end of the file before: the same, where that ends with this message.
+        """
+        offsets = {one.offset for one in self.truth.entries}
+        return (damage.start, damage.stop) == (_HEADER - 4, _HEADER) and all(
+            one.position == 1 and one.offset in offsets for one in damage.entries
+        )
 
     @staticmethod
     def _chosen(question: dict[str, Any], entries: Iterable[Entry]) -> list[Any]:
