@@ -2,7 +2,7 @@
 
 A broker writes the entry, then the slot, then the count, so a kill leaves one entry uncounted.
 Where a slot leads further behind the count than that, the count was lost: it was set back, or it
-never reached the disk.
+never reached the disk. So it was where the header's end is that one entry's, which comes last.
 Entries to which no slot leads prove nothing: writers put entries before they flush slots and count.
 """
 
@@ -60,6 +60,9 @@ def damaged_count(
         used = header.hash_slot_count
         expected = f"more than {used}, the slots in use"
         return _uncounted(source, expected, header) if used > count else None
+    if _is_ended_by_next(source, layout, header) and source.latest_index_count() <= count:
+        expected = f"{count + 1}, behind the last entry, which end_phy_offset is of"
+        return _uncounted(source, expected, header)
     newest = _newest_behind(source, layout, count)
     # A writer may have counted them meanwhile.
     if not count < newest < layout.index_num or newest <= source.latest_index_count():
@@ -83,6 +86,19 @@ def _newest_behind(source: IndexSource, layout: Layout, count: int) -> int:
         return 0
     slots = slots_of(entries["key_hash"][known].astype(np.int32), layout)
     return int(source.slots(layout, slots).max())
+
+
+def _is_ended_by_next(source: IndexSource, layout: Layout, header: IndexHeader) -> bool:
+    """Return whether a header's end is of the entry behind the counted ones: of these, of none.
+
+    A broker counts an entry before it sets the end.
+    """
+    count = header.index_count
+    # The end of a file without entries may be inherited.
+    if count <= FIRST_POSITION or layout_of_put(source, layout, header, lambda: None) is None:
+        return False
+    last, behind = source.entry_range(layout, count - 1, count + 1)["phy_offset"].tolist()
+    return bool(last != header.end_phy_offset == behind)
 
 
 def layout_of_put(

@@ -53,6 +53,23 @@ def test_a_count_that_was_set_back_is_refused_by_name(store, files, count, layou
         assert f"`rmqindex scan {found[2].path} --salvage`" in str(found[2])
 
 
+def test_a_count_of_one_fewer_is_refused_where_the_end_is_of_that_entry(store, files):
+    """A broker counts an entry before it sets the end; one that was killed between did not."""
+    with IndexFile(files[4]) as file:
+        count = file.entry_count
+        ends = [row["phy_offset"] for row in next(file.scan(count - 4)).to_pylist()]
+    last = max(n for n in range(1, 5) if ends[n] != ends[n - 1])  # of a message's first entry
+    counted = count - 4 + last
+    write_header(files[4], index_count=counted, end_phy_offset=ends[last - 1])
+    write_at(files[4], LAYOUT.entry_offset(counted + 1), bytes(20 * (count - counted)))
+    assert errors(store) == [None] * 5
+    write_header(files[4], end_phy_offset=ends[last])
+    error = errors(store)[4]
+    assert isinstance(error, CorruptIndexError)
+    assert (error.field, error.got) == ("index_count", counted)
+    assert f"expected {counted + 1}, behind the last entry, which" in str(error)
+
+
 @pytest.mark.parametrize("layout", [None, LAYOUT])
 def test_a_header_of_zeros_is_refused_by_name(store, files, layout):
     """The entries behind it show that there was one, whatever their geometry."""
