@@ -330,6 +330,20 @@ def test_a_log_that_was_plain_goes_on_with_dledger_whatever_was_lost_of_it(tmp_p
     world.broker.kill()
 
 
+def test_a_head_that_a_kill_left_before_an_older_message_alters_it(tmp_path):
+    """DLedger writes it over the one from before a cut, and no CRC of it tells."""
+    world = World(tmp_path, {"dledger": True})
+    put = {"name": "put", "topic": "A", "body": "00" * 40}
+    longer = put | {"body": "01" * 50, "cut": 30}
+    kill = {"name": "kill", "during": longer, "after": 0}
+    lost = (put, {"name": "isolate"}, put, {"name": "elect"})
+    for step in ({"name": "start"}, *lost, kill, {"name": "start"}):
+        assert "altered" not in world.truth.states
+        world.take(step)
+    assert "altered" in world.truth.states
+    world.broker.kill()
+
+
 def test_a_checkpoint_is_damaged_while_a_field_of_it_is(tmp_path):
     """Commands write one field of it, and a broker those of its version."""
     world = World(tmp_path)

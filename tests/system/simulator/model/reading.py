@@ -111,7 +111,9 @@ def _read_log(
                 elif record and not is_known:
                     truth.maybe.add(as_it_stands(message, record))  # left behind the end
             elif alive.get(offset) == message:
-                is_read = _has_head(files.get(start, b""), offset - start, heads.get(offset))
+                is_read = _has_head(
+                    files.get(start, b""), offset - start, len(data), heads.get(offset)
+                )
                 (truth.messages if is_read else truth.altered).append(message)
             else:
                 truth.maybe.add(message)
@@ -135,13 +137,14 @@ def mixed(now: bytes, known: list[tuple[bytes, Message]]) -> Iterator[Message]:
                 yield as_it_stands(message, record)
 
 
-def _has_head(data: bytes, at: int, heads: set[bytes] | None) -> bool:
-    """Tell whether the head before a record is as DLedger wrote it, where it wrote one.
+def _has_head(data: bytes, at: int, size: int, heads: set[bytes] | None) -> bool:
+    """Tell whether the head before a record is one that DLedger wrote for one of this size.
 
     Its channel and its two CRCs are read by nobody.
     """
     head = data[max(at - DLEDGER_HEAD, 0) : at]
-    return heads is None or (head[:32], head[44:]) in {(one[:32], one[44:]) for one in heads}
+    own = {(one[:32], one[44:]) for one in heads or () if one[44:] == size.to_bytes(4, "big")}
+    return heads is None or (head[:32], head[44:]) in own
 
 
 def as_it_stands(message: Message, record: Record) -> Message:

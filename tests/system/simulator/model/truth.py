@@ -169,7 +169,8 @@ class Truth:
         ``index_expired``, ``queues_expired``: of messages before its first file.  ``index_stale``,
         ``queues_stale``: of messages that another has replaced.  ``doubled``: entries that stand
         twice.  ``torn``: something half written, or left from before a cut.  ``disordered``: the
-        names of the IndexFiles are not in the order of their offsets.  ``no_index``, ``no_log``.
+        names of the IndexFiles are not in the order of their offsets.  ``altered``: messages whose
+        bytes or heads are others than those that were written.  ``no_index``, ``no_log``.
         """
         log = {one.offset: one for one in (*self.messages, *self.altered)}
         found = {"abort"} if self.abort else set()
@@ -177,6 +178,8 @@ class Truth:
             found.add("no_index")
         if not self.messages:
             found.add("no_log")
+        if self.altered:
+            found.add("altered")
         if self.maybe:
             found.add("torn")
         if self.running and self.waiting:
