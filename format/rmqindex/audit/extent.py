@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -105,11 +105,6 @@ def log_start(log: CommitLog, since: int | None) -> int:
     return 0
 
 
-class _Message(NamedTuple):
-    phy_offset: int
-    store_timestamp: int
-
-
 def audit_missing(
     directory: str, log: CommitLog, findings: Findings, broker: BrokerState | None
 ) -> None:
@@ -117,8 +112,8 @@ def audit_missing(
     # As a rebuild does, which leaves out what DLedger's group is not known to have agreed on.
     stop = log.agreed_stop(log.max_offset)
     assert stop is not None
-    first: _Message | None = None
-    latest = 0  # of the first message and those behind it
+    first: int | None = None  # the offset of the first message with keys
+    earliest = latest = 0  # the store times of that and of those behind it
     # No file of the index has a part of the log in which to look for damage.
     for batch in log.scan(
         columns=list(_COLUMNS), mode="DROPMALFORMED", on_malformed=partial(add_damage, findings)
@@ -126,19 +121,19 @@ def audit_missing(
         times = batch["store_timestamp"].to_numpy()
         if first is None and len(rows := rows_with_keys(batch)):
             row = int(rows[0])
-            first = _Message(int(batch["phy_offset"][row].as_py()), int(times[row]))
+            first, earliest = int(batch["phy_offset"][row].as_py()), int(times[row])
             times = times[row:]
         if first is not None:
             latest = max(latest, int(times.max(initial=0)))
-    if first is None or first.phy_offset >= stop:
+    if first is None or first >= stop:
         return
-    seconds = (latest - first.store_timestamp) // MILLISECONDS
+    seconds = (latest - earliest) // MILLISECONDS
     rule = _end_rule(seconds, broker)
     findings.add(
         directory,
         rule if rule == "index_lags" else "index_missing",
         None,
-        f"entries of the messages with keys from {first.phy_offset} to {stop}",
+        f"entries of the messages with keys from {first} to {stop}",
         f"none; the last of them was stored {seconds} s after the first" if seconds else "none",
     )
 

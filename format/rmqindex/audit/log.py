@@ -425,15 +425,7 @@ def _audit_messages(
     allowed = np.unique(
         np.concatenate([_pairs(rows, hashes), _pairs(tag_rows, tag_hashes)]), return_counts=True
     )
-    _report_duplicates(entries, order, _Counts(indexed, starts, counts), allowed, findings)
-
-
-class _Counts(NamedTuple):
-    """Distinct pairs, ascending: the place of the first of each, and how many there are."""
-
-    pairs: NDArray[np.int64]
-    starts: NDArray[np.int64]
-    counts: NDArray[np.int64]
+    _report_duplicates(entries, order, (indexed, starts, counts), allowed, findings)
 
 
 class _RangeEntries(NamedTuple):
@@ -467,26 +459,31 @@ def _join(parts: list[NDArray[np.int64]]) -> NDArray[np.int64]:
 def _report_duplicates(
     entries: _RangeEntries,
     order: NDArray[np.int64],
-    indexed: _Counts,
+    indexed: tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]],
     messages: tuple[NDArray[np.int64], NDArray[np.int64]],
     findings: Findings,
 ) -> None:
-    """Report surplus entries of a message's keys; hashes of no key are reported elsewhere."""
+    """Report surplus entries of a message's keys; hashes of no key are reported elsewhere.
+
+    ``indexed`` has the distinct pairs of the entries, the first place of each in ``order``, and how
+    many there are; ``messages`` those of the messages' keys, and how many.
+    """
+    pairs, starts, counts = indexed
     expected, wanted = messages
     if not len(expected):
         return
-    places = np.searchsorted(expected, indexed.pairs)
+    places = np.searchsorted(expected, pairs)
     places[places == len(expected)] = 0
-    is_key = expected[places] == indexed.pairs
-    surplus = np.flatnonzero(is_key & (indexed.counts > wanted[places]))
+    is_key = expected[places] == pairs
+    surplus = np.flatnonzero(is_key & (counts > wanted[places]))
     for place in surplus.tolist():
-        last = int(order[indexed.starts[place] + indexed.counts[place] - 1])
+        last = int(order[starts[place] + counts[place] - 1])
         file = entries.files[int(entries.owners[last])].file
         position = int(entries.positions[last])
         findings.add(
             file.path,
             "entry_duplicate",
             file.byte(position, "phy_offset"),
-            f"{wanted[places[place]]} of hash {int(indexed.pairs[place]) & 0xFFFFFFFF}",
-            f"{indexed.counts[place]} (entry {position})",
+            f"{wanted[places[place]]} of hash {int(pairs[place]) & 0xFFFFFFFF}",
+            f"{counts[place]} (entry {position})",
         )

@@ -417,27 +417,22 @@ def _holder_of(path: Path, descriptor: int) -> _Holder | None:
         lock = _conflict(descriptor, 0, 1)
         if lock is None:
             return None
-        if lock.pid > 0:  # a process lock: none of ours
-            return _Holder(path, lock.pid, is_writer=False)
+        _, pid = lock
+        if pid > 0:  # a process lock: none of ours
+            return _Holder(path, pid, is_writer=False)
         writer = _conflict(descriptor, _WRITERS, _MOST_PIDS)
         if writer is not None:
-            return _Holder(path, writer.start - _WRITERS, is_writer=True)
+            start, _ = writer
+            return _Holder(path, start - _WRITERS, is_writer=True)
     return _Holder(path, 0, is_writer=False)
 
 
-class _Lock(NamedTuple):
-    """A lock as the kernel describes it."""
-
-    start: int
-    pid: int
-
-
-def _conflict(descriptor: int, start: int, length: int) -> _Lock | None:
-    """Return a lock that somebody holds on some of a file's bytes."""
+def _conflict(descriptor: int, start: int, length: int) -> tuple[int, int] | None:
+    """Return start and process of a lock that somebody holds on some of a file's bytes."""
     wanted = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, start, length, 0)
     answer = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, wanted)
     kind, _, start, _, pid = _FLOCK.unpack(answer)
-    return None if kind == fcntl.F_UNLCK else _Lock(start, pid)
+    return None if kind == fcntl.F_UNLCK else (start, pid)
 
 
 def _is_own(path: Path) -> bool:
