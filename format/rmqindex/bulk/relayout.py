@@ -309,7 +309,7 @@ def expire_index(
     allow_live_store: bool = False,
     allow_loss: bool = False,
 ) -> list[FileEntry]:
-    """Delete the files of :func:`expired_files`, all or none."""
+    """Delete the files of ``expired_files``, all or none."""
     ensure_flags(allow_live_store=allow_live_store, allow_loss=allow_loss)
     directory = _local_directory(path)
     find = partial(expired_files, path, offset, commit_log=commit_log, allow_loss=allow_loss)
