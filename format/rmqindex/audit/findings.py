@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from rmqindex.audit.queue_rules import BEYOND_LOG, QUEUES, TOPICS
-from rmqindex.audit.rules import AUDIT_RULES, FINDING_SCHEMA, RESTORE_LOG, WHOLE_LOG
+from rmqindex.audit.rules import AUDIT_RULES, FINDING_SCHEMA, RESTORE_LOG, SURPLUS, WHOLE_LOG
 from rmqindex.errors import CorruptCommitLogError
 from rmqindex.layout.dledger import COMMITTED_INDEX_KEY
 from rmqindex.storage.location import path_text
@@ -147,6 +147,7 @@ def with_agreeing_remedies(findings: pa.Table, *, has_log: bool) -> pa.Table:
     errors = {each for each, of in zip(remedies, severities, strict=True) if of == "error"}
     # What has to be replaced cannot be continued, and one rebuild does for all.
     replaces = any(f"{_REPLACE}{after}" in each for each in errors for after in ("`", " --max"))
+    replaces |= SURPLUS in findings["rule"].to_pylist()  # a file that no rebuild writes on
     needs_log = RESTORE_LOG in errors
 
     def agreed(remedy: str) -> str:

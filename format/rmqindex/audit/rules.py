@@ -52,6 +52,8 @@ RESTORE_LOG = (
 )
 
 
+#: The rule of a file that is longer than its geometry.
+SURPLUS = "surplus_bytes"
 #: Every rule that a finding can name.
 AUDIT_RULES: tuple[AuditRule, ...] = (
     # One file by itself.
@@ -78,9 +80,7 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
         f"{DEFAULT_INDEX_NUM}`.",
     ),
     AuditRule("file_size", "error", "The file is shorter than its geometry.", _SALVAGE),
-    AuditRule(
-        "surplus_bytes", "info", "Bytes follow the last entry place; no reader uses them.", _NOTHING
-    ),
+    AuditRule(SURPLUS, "info", "Bytes follow the last entry place; no reader uses them.", _NOTHING),
     AuditRule(
         "file_name",
         "warning",

@@ -275,6 +275,10 @@ class _Case:
     def _can_resume(self, files: Sequence[FileExplanation]) -> bool:
         ends = [file.header.end_phy_offset for file in self.planned if not file.is_empty]
         is_sound = not any(file.reason in ("damaged", "unreadable") for file in files)
+        is_sound &= not any(  # those are not written on
+            file.layout is not None and file.entry.size > file.layout.file_size
+            for file in self.planned[-1:]
+        )
         return is_sound and bool(ends) and ends[-1] == max(ends)
 
     def _search_log(

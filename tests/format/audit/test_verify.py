@@ -306,6 +306,19 @@ class TestOneFile:
         rules = verify(files[1], "auto")["rule"].to_pylist()
         assert "surplus_bytes" in rules
 
+    def test_a_long_last_file_is_not_to_be_written_on(self, files):
+        """A rebuild that goes on refuses it, and whole files are written without it."""
+        store = files[0].parent.parent
+        files[-1].unlink()
+        with files[-2].open("ab") as file:
+            file.write(b"surplus")
+        rows = verify(store, "auto").to_pylist()
+        (row,) = [row for row in rows if row["rule"] == "index_ends_early"]
+        assert "rebuild STORE --replace" in row["remedy"]
+        assert "--resume" not in row["remedy"]
+        told = rmqindex.explain_lookup(store, "TopicTest", "absent", commit_log="auto")
+        assert "--resume" not in str(told)
+
     def test_a_short_file_alone(self, files, tmp_path):
         """What its header counts is more than it can hold, in any geometry."""
         alone = tmp_path / "20231114221320000"
