@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .bytes_of import broker_answer, entries_of, has_crossed_chains, java_hash
-from .model.truth import Message, Unit
+from .model.truth import Entry, Message, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from .model.truth import Damage, Entry, Truth
+    from .model.truth import Damage, Truth
     from .users import Outcome
 
 __all__ = ["Fault", "Judge", "blurred"]
@@ -196,6 +196,7 @@ class Judge:
             (outcome.kind == "dumped" and (self.truth.maybe or not self._is_there(outcome)))
             or (outcome.kind == "units" and (not self.truth.units or self._are_gone(outcome)))
             or (outcome.user == "table(), overtaken" and self.truth.running)
+            or self._has_expired(outcome)
         ):
             return True
         if outcome.kind.endswith("_stream") and (self.truth.once or self.is_copy):
@@ -216,6 +217,13 @@ class Judge:
         gone = {(one.topic, one.queue_id) for one in self.truth.maybe if isinstance(one, Unit)}
         folders = (f"/{topic}/{queue_id}/" for topic, queue_id in gone)
         return "No such file" in outcome.text and any(one in outcome.text for one in folders)
+
+    def _has_expired(self, outcome: Outcome) -> bool:
+        """Tell whether an IndexFile of a plan is gone since, and the refusal names it."""
+        there = {one.file for one in self.truth.entries}
+        gone = {one.file for one in self.truth.once if isinstance(one, Entry)} - there
+        named = (f"/index/{name}: the file was removed since it was found" for name in gone)
+        return any(text in outcome.text for text in named)
 
     # Lookups.
 
@@ -550,6 +558,7 @@ class Judge:
         if self.stepped_back:  # the newest file may have the oldest name, without an entry yet
             worst = [row for row in worst if row["rule"] != "file_order"]
         worst = [row for row in worst if not self._is_of_light_numbers(row)]
+        worst = [row for row in worst if not self._is_of_lost_tags(row)]
         if not (self.harm or outcome.asked.get("geometry")):  # which few entries need not tell
             worst = [row for row in worst if row["rule"] != "geometry"]
         errors = [row for row in worst if row["severity"] == "error"]
@@ -590,6 +599,17 @@ class Judge:
         queues = {queue for names in self.misnumbered.values() for queue in names}
         return row["rule"].startswith("queue_") and any(
             f"/consumequeue/{queue}/" in f"{folder}/{name}/" for queue in queues
+        )
+
+    def _is_of_lost_tags(self, row: dict[str, Any]) -> bool:
+        """Tell whether a finding is of entries of tags, which a rebuild makes where some are left.
+
+        The checkpoint tells that the index ended with them.
+        """
+        held = {(one.key_hash, one.offset) for one in self.truth.entries}
+        gone = (one for one in self.truth.once if isinstance(one, Entry) and one.kind == "tag")
+        return row["rule"] == "checkpoint_ahead" and any(
+            (one.key_hash, one.offset) not in held for one in gone
         )
 
     def _lags(self) -> bool:
@@ -635,11 +655,11 @@ class Judge:
             return self._is_audited_of_queues(damage)
         if not damage.answered or not _is_log(damage.file):
             return False
-        if damage.kind == "lost":  # the oldest files look as if they had expired
-            return int(name) >= self.truth.log_start
         # Where nothing leads behind the cut any longer, the log seems to end there.
         led_to = {one.offset for one in (*self.truth.entries, *self.truth.units)}
         led_to |= {one.offset for one in self.truth.messages}
+        if damage.kind == "lost":  # the oldest files look as if they had expired
+            return self.truth.log_start <= int(name) <= max(led_to, default=-1)
         return damage.kind in {"cut", "empty"} and max(led_to, default=-1) >= min(
             one.offset for one in damage.messages
         )

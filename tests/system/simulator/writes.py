@@ -21,6 +21,7 @@ from .judge import Fault
 from .model import records
 from .model.broker import TAGS_SINCE
 from .model.disk import Disk
+from .model.reading import DLEDGER_HEAD
 from .model.truth import Entry
 
 if TYPE_CHECKING:
@@ -272,9 +273,9 @@ def _current(world: World) -> set[tuple[int, int]]:
 def _end(truth: Truth) -> int:
     """Return where the log ends for readers: records that a cut left at its end are there still."""
     left = {one.offset: one.size for one in truth.possibly("messages")}
-    end = truth.log_end
-    while size := left.get(end):
-        end += size
+    end, head = truth.log_end, DLEDGER_HEAD if truth.dledger else 0
+    while size := left.get(end + head):
+        end += head + size
     return end
 
 
@@ -452,7 +453,9 @@ def _queues_without_newest(
                 not one.queue_offset
             ):  # perhaps its topic was made again, and uses no other queue yet
                 newest = {key: old for key, old in newest.items() if key[0] != one.topic}
-            newest[one.topic, one.queue_id] = one
+            old = newest.get((one.topic, one.queue_id))
+            if old is None or old.queue_offset < one.queue_offset:  # else its place is taken
+                newest[one.topic, one.queue_id] = one
     held = {unit[:5] for unit in after.units}
     told = {
         (found[1], int(found[2])): int(found[3])
