@@ -62,6 +62,17 @@ def before_each_step(act: Callable[[int], object]) -> None:
         setattr(os, name, call)
 
 
+def _with_path(act: Callable[[str, Path], object]) -> Callable[[str, Any], None]:
+    """Return a function that tells another one the path of a call's file."""
+
+    def told(name: str, file: Any) -> None:
+        is_descriptor = isinstance(file, int)
+        path = Path(f"/proc/self/fd/{file}").readlink() if is_descriptor else os.fsdecode(file)
+        act(name, Path(path))
+
+    return told
+
+
 @contextlib.contextmanager
 def before_each_change(act: Callable[[str, Path], object]) -> Iterator[None]:
     """Call a function before each call of the block that changes files.
@@ -69,14 +80,24 @@ def before_each_change(act: Callable[[str, Path], object]) -> Iterator[None]:
     Args:
         act: Takes the call's name, and the path of its file: of two, the first.
     """
-
-    def told(name: str, file: Any) -> None:
-        is_descriptor = isinstance(file, int)
-        path = Path(f"/proc/self/fd/{file}").readlink() if is_descriptor else os.fsdecode(file)
-        act(name, Path(path))
-
-    with mock.patch.multiple(os, **_heard(told)):
+    with mock.patch.multiple(os, **_heard(_with_path(act))):
         yield
+
+
+def kill_when(is_fatal: Callable[[str, Path], bool]) -> None:
+    """Have this process killed just before a call that changes files, by its name and file."""
+
+    def die(name: str, path: Path) -> None:
+        if is_fatal(name, path):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    for name, call in _heard(_with_path(die)).items():
+        setattr(os, name, call)
+
+
+def script_environment() -> dict[str, str]:
+    """Return the environment of a script that imports what is beside this module."""
+    return {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
 
 
 @contextlib.contextmanager

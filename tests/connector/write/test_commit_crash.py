@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql.types import IntegerType, LongType, StructType
 from tests.system.faults.families import family_of, kill
 
-from killing import assert_one_turn, kill_before, lives
+from killing import assert_one_turn, kill_before, lives, script_environment
 from pyspark_rmqindex.write.writer import IndexWriter
 from rmqindex import IndexFile, Layout, RmqIndexError
 from rmqindex.store import Store
@@ -113,20 +113,19 @@ from pyspark.sql.datasource import DataSource
 
 import pyspark_rmqindex
 from pyspark_rmqindex import DefaultSource
-from pyspark_rmqindex.write.writer import IndexWriter
+from pyspark_rmqindex.write import IndexWriter
 
 class SlowWriter(IndexWriter):
     def commit(self, messages):
-        from rmqindex.transaction.local_staging import LocalStaging
         import time
         from pathlib import Path
-        apply = LocalStaging._apply
-        def apply_slowly(self, new, removed):
-            apply(self, new, removed)
-            Path(sys_argv[2]).write_text("half way")
-            time.sleep(120)
-        LocalStaging._apply = apply_slowly
-        super().commit(messages)
+        from killing import before_each_change
+        def stop(call, path):
+            if path.name == "journal.json":
+                Path(sys_argv[2]).write_text("half way")
+                time.sleep(120)
+        with before_each_change(stop):
+            super().commit(messages)
 
 sys_argv = sys.argv
 
@@ -159,6 +158,7 @@ def test_a_driver_killed_in_the_middle_of_a_commit_is_undone(tmp_path, whole):
     write(directory, OLD)
     with subprocess.Popen(
         [sys.executable, "-c", APPLICATION, directory, half_way],
+        env=script_environment(),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     ) as application:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from killing import script_environment
 from other_broker import running_broker
 from rmqindex import (
     IndexFile,
@@ -35,13 +36,10 @@ LAYOUT = Layout(97, 200)
 OTHER = Layout(31, 500)
 
 DIE = """
-import os, pathlib, signal, sys
+import sys
+from killing import kill_when
 from rmqindex import Layout, relayout_index
-from rmqindex.transaction.local_staging import LocalStaging
-def die(self, new, removed):
-    apply(self, new, removed)
-    os.kill(os.getpid(), signal.SIGKILL)
-apply, LocalStaging._apply = LocalStaging._apply, die
+kill_when(lambda _, path: path.name == "journal.json")
 relayout_index(sys.argv[1], Layout(50, 120))
 """
 DIE_REMOVING = """
@@ -56,26 +54,24 @@ pathlib.Path.unlink = die
 relayout_index(sys.argv[1], Layout(97, 200))
 """
 EXPIRE_AND_DIE = """
-import os, signal, sys
-from rmqindex.bulk.relayout import expire_index
-from rmqindex.transaction.local_staging import LocalStaging
-LocalStaging.discard = lambda self: os.kill(os.getpid(), signal.SIGKILL)
+import sys
+from killing import kill_when
+from rmqindex.bulk import expire_index
+kill_when(lambda call, path: call == "rename" and path.name.startswith("job-"))
 expire_index(sys.argv[1], 60000, allow_loss=True)
 """
 APPEND_AND_DIE = """
-import os, pathlib, signal, sys
-import numpy as np
+import pathlib, sys
+from appends import append_of
+from killing import kill_when
 from rmqindex import Layout
-from rmqindex.indexwriter.append_in_place import InPlaceAppend
-from rmqindex.transaction.local_staging import LocalStaging
+from rmqindex.transaction import LocalStaging
 index = pathlib.Path(sys.argv[1], "index")
-entries = (np.arange(3, dtype=np.int32), np.full(3, 10**9), np.full(3, 1_800_000_000_000))
 staging = LocalStaging.at(index, "stream-test-0")
-LocalStaging._apply = lambda self, new, removed: os.kill(os.getpid(), signal.SIGKILL)
+kill_when(lambda _, path: path.name == "journal.json")
 with staging.exclusive(create=True):
     path = max(index.iterdir())
-    append = InPlaceAppend(path, Layout(97, 200), [entries[0]], lambda: [entries],
-                           (10**9, 1_800_000_000_000))
+    append = append_of(path, Layout(97, 200), range(3), [10**9] * 3, [1_800_000_000_000] * 3)
     staging.commit([], [], append=append, ledger={"done": 1})
 """
 
@@ -97,7 +93,8 @@ def content(directory):
 
 def killed(code, store):
     """Run code that kills itself in the middle of a commit."""
-    ended = subprocess.run([sys.executable, "-c", code, str(store)], check=False)
+    command = [sys.executable, "-c", code, str(store)]
+    ended = subprocess.run(command, env=script_environment(), check=False)
     assert ended.returncode == -signal.SIGKILL
 
 

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import killing
+from killing import script_environment
 from other_broker import running_broker
 from rmqindex import (
     IndexDirectory,
@@ -272,7 +272,7 @@ with before_each_change(die), staging.exclusive():
 """
     run = subprocess.run(
         [sys.executable, "-c", script, str(path), replaced],
-        env={**os.environ, "PYTHONPATH": os.path.dirname(killing.__file__)},  # noqa: PTH120
+        env=script_environment(),
         check=False,
     )
     assert run.returncode == 9
@@ -709,8 +709,7 @@ def test_staging_left_by_a_dead_write_is_cleaned_up(filled):
     assert staging.path.is_dir()
     script = """
 import sys
-from rmqindex.transaction.local_staging import LocalStaging
-from rmqindex.transaction.owner import Owner
+from rmqindex.transaction import LocalStaging, Owner
 LocalStaging.create(sys.argv[1], Owner.current())
 """
     subprocess.run([sys.executable, "-c", script, str(filled)], check=True)
