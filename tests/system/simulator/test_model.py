@@ -330,6 +330,18 @@ def test_a_log_that_was_plain_goes_on_with_dledger_whatever_was_lost_of_it(tmp_p
     world.broker.kill()
 
 
+@pytest.mark.parametrize("agreed", [0, 1])
+def test_a_new_leader_has_what_the_group_agreed_on(agreed, tmp_path):
+    """Be it nothing."""
+    world = World(tmp_path, {"dledger": True})
+    put = {"name": "put", "topic": "A"}
+    steps = ({"name": "start"}, *[put] * agreed, {"name": "isolate"}, put, {"name": "elect"})
+    for step in steps:
+        world.take(step)
+    assert len(world.truth.messages) == agreed
+    world.broker.kill()
+
+
 def test_a_head_that_a_kill_left_before_an_older_message_alters_it(tmp_path):
     """DLedger writes it over the one from before a cut, and no CRC of it tells."""
     world = World(tmp_path, {"dledger": True})

@@ -734,7 +734,8 @@ class ModelBroker:
         """Follow a new leader, who has nothing of what the group did not agree on."""
         if not self.truth.running or not self.config.dledger:
             return
-        lost = [one for one in self.truth.messages if one.offset >= (self.agreed or self.end)]
+        agreed = self.end if self.agreed is None else self.agreed
+        lost = [one for one in self.truth.messages if one.offset >= agreed]
         self.agreed = None
         yield from self.cut(len(lost))
         self.term += 1
