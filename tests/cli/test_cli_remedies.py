@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 
 import rmqindex
-from command_line import ADVISED
+from command_line import advised
 from commitlog_encoder import Log, Message, properties_text
 from kinds import sampled
 from recorded import STORE_KINDS
@@ -362,7 +362,7 @@ EXPLAINED = {
 
 def test_each_function_that_writes_a_command_is_asked():
     """One that is new needs a question."""
-    assert {name for name, _ in EXPLAINED} == ADVISED
+    assert {name for name, _ in EXPLAINED} == advised()
 
 
 @pytest.mark.parametrize(
