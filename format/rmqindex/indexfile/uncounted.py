@@ -8,7 +8,7 @@ Entries to which no slot leads prove nothing: writers put entries before they fl
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,7 +19,6 @@ from rmqindex.indexfile.proof import inherits_end, last_written
 from rmqindex.layout.index_file import (
     BEGIN_PHY_OFFSET_OFFSET,
     END_PHY_OFFSET_OFFSET,
-    ENTRY_DTYPE,
     ENTRY_SIZE,
     FIRST_POSITION,
     INDEX_COUNT_OFFSET,
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import pyarrow as pa
+    from numpy.typing import NDArray
 
     from rmqindex.layout.index_file import IndexHeader
     from rmqindex.storage.source import IndexSource
@@ -43,7 +43,7 @@ __all__ = [
     "then_counted",
 ]
 
-# Entries behind the count whose slots are asked.
+# Places behind the counted entries whose slots are asked: in the first, a kill leaves an entry.
 _ASKED = 8
 # Bytes behind the header of a file without entries that are looked at for others than zeros.
 _LOOKED_AT = 1 << 16
@@ -60,45 +60,48 @@ def damaged_count(
         used = header.hash_slot_count
         expected = f"more than {used}, the slots in use"
         return _uncounted(source, expected, header) if used > count else None
-    if _is_ended_by_next(source, layout, header) and source.latest_index_count() <= count:
-        expected = f"{count + 1}, behind the last entry, which end_phy_offset is of"
-        return _uncounted(source, expected, header)
-    newest = _newest_behind(source, layout, count)
-    # A writer may have counted them meanwhile.
-    if not count < newest < layout.index_num or newest <= source.latest_index_count():
-        return None
-    return _uncounted(source, f"more than {newest}, to which a slot leads", header)
+    return _damage_behind(source, layout, header, count)
 
 
-def _newest_behind(source: IndexSource, layout: Layout, count: int) -> int:
-    """Return to which position the slots of the entries behind a count lead; 0 without such."""
+def _damage_behind(
+    source: IndexSource, layout: Layout, header: IndexHeader, count: int
+) -> CorruptIndexError | None:
+    """Return the error of a count that the first places behind it contradict."""
     there = (source.size - layout.entry_offset(0)) // ENTRY_SIZE
     stop = min(count + _ASKED, layout.index_num, there)
-    if stop <= count + 1:
-        return 0
-    # A kill leaves one entry.
-    data = source.read(layout.entry_offset(count + 1), (stop - count - 1) * ENTRY_SIZE)
-    if not any(bytes(data)):
-        return 0
-    entries = np.frombuffer(data, ENTRY_DTYPE)
+    if stop <= count:
+        return None
+    entries = source.entry_range(layout, count, stop)
     known = np.flatnonzero(written(entries) & (entries["key_hash"] >= 0))
     if not len(known):
-        return 0
+        return None
     slots = slots_of(entries["key_hash"][known].astype(np.int32), layout)
-    return int(source.slots(layout, slots).max())
+    newest = int(source.slots(layout, slots).max())
+    if newest == count and _is_ended_by(source, layout, header, entries[0]):
+        expected = f"{count + 1}, behind the last entry, which end_phy_offset is of"
+    else:
+        expected = f"more than {newest}, to which a slot leads"
+        if not count < newest < layout.index_num:
+            return None
+    # A writer may have counted them meanwhile.
+    if source.latest_index_count() >= (count + 1 if newest == count else newest):
+        return None
+    return _uncounted(source, expected, header)
 
 
-def _is_ended_by_next(source: IndexSource, layout: Layout, header: IndexHeader) -> bool:
-    """Return whether a header's end is of the entry behind the counted ones: of these, of none.
+def _is_ended_by(
+    source: IndexSource, layout: Layout, header: IndexHeader, behind: NDArray[Any]
+) -> bool:
+    """Return whether a header's end is of the entry behind the counted ones, and of none of these.
 
     A broker counts an entry before it sets the end.
     """
     count = header.index_count
     # The end of a file without entries may be inherited.
-    if count <= FIRST_POSITION or layout_of_put(source, layout, header, lambda: None) is None:
+    if count <= FIRST_POSITION or int(behind["phy_offset"]) != header.end_phy_offset:
         return False
-    last, behind = source.entry_range(layout, count - 1, count + 1)["phy_offset"].tolist()
-    return bool(last != header.end_phy_offset == behind)
+    last = source.entry_range(layout, count - 1, count)["phy_offset"]
+    return int(last[0]) != header.end_phy_offset
 
 
 def layout_of_put(

@@ -389,12 +389,12 @@ class TestRemote:
         assert sum(size for _, size in handler.requests) < 200
 
     def test_a_scan_reads_the_used_part(self, handler):
-        """And the seven places behind it; neither slots nor tail."""
+        """And the eight places behind it; neither slots nor tail."""
         filesystem = pafs.PyFileSystem(handler)
         with IndexFile("200", Layout(1_000_000, 4_000_000), filesystem=filesystem) as file:
             rows = sum(batch.num_rows for batch in file.scan())
         assert rows == 11
-        assert sum(size for _, size in handler.requests) == 40 + 20 * (11 + 7)
+        assert sum(size for _, size in handler.requests) == 40 + 20 * (11 + 8)
 
     def test_the_usual_geometry_is_inferred_from_little(self, handler):
         """A few entries and their slots."""

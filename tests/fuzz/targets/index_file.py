@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from rmqindex import IndexFile, salvage
-from rmqindex.bulk import old_entries as salvage_module
+from rmqindex.bulk import salvaging
 from rmqindex.indexfile import entries as entries_module
 from rmqindex.keys import HashSet
 from rmqindex.layout import HEADER_SIZE
@@ -32,7 +32,7 @@ _SMALL = {
         "_MAX_LONG_WALKS": 2,
         "_SEARCH_HASHES": 3,
     },
-    salvage_module: {"BLOCK": 4},
+    salvaging: {"BLOCK": 4},
 }
 _STRANGERS = [0, 1, 5, 2**31 - 1]
 

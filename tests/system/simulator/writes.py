@@ -453,9 +453,7 @@ def _queues_without_newest(
                 not one.queue_offset
             ):  # perhaps its topic was made again, and uses no other queue yet
                 newest = {key: old for key, old in newest.items() if key[0] != one.topic}
-            old = newest.get((one.topic, one.queue_id))
-            if old is None or old.queue_offset < one.queue_offset:  # else its place is taken
-                newest[one.topic, one.queue_id] = one
+            newest[one.topic, one.queue_id] = one
     held = {unit[:5] for unit in after.units}
     told = {
         (found[1], int(found[2])): int(found[3])
