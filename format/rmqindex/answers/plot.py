@@ -157,7 +157,7 @@ def _figure_class() -> Any:  # noqa: ANN401
             "plots need matplotlib: install it with pip install 'rmqindex[plot]'"
         ) from error
 
-    class NotebookFigure(Figure):
+    class Plot(Figure):
         """A figure that notebooks show by themselves, not only once pyplot is imported."""
 
         def _repr_png_(self) -> bytes:
@@ -165,7 +165,7 @@ def _figure_class() -> Any:  # noqa: ANN401
             self.savefig(picture, format="png", dpi=_NOTEBOOK_DPI)
             return picture.getvalue()
 
-    return NotebookFigure
+    return Plot
 
 
 def _draw_chains(axes: Any, counts: IndexCounts) -> None:  # noqa: ANN401
