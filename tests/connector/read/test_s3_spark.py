@@ -171,8 +171,8 @@ class TestRequests:
         with s3.counted() as requests:
             assert read.load(s3_store).count() == 959
         reads = sum(request.sent for request in requests if request.span)
-        # Seven places behind the entries of the one file that is not full.
-        assert reads == (959 + 7) * 20 + 5 * 2 * 40
+        # Eight places behind the entries of the one file that is not full.
+        assert reads == (959 + 8) * 20 + 5 * 2 * 40
 
     def test_failures_are_survived_and_beyond_that_named(self, spark, far, s3, s3_store):
         """By tasks as by plans."""
