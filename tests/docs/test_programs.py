@@ -26,6 +26,8 @@ def printed(command: list[str], directory: Path) -> str:
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_HOME": str(SPARK_HOME),
+        # Each server of Spark Connect has a port of its own.
+        "SPARK_TESTING": "1",
     }
     done = subprocess.run(
         command,
