@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 import re
+import time as clock
+from calendar import monthrange
 from dataclasses import dataclass
-from datetime import MINYEAR, UTC, datetime, timedelta, timezone, tzinfo
+from datetime import MINYEAR, UTC, datetime, time, timedelta, timezone, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, overload
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -28,9 +30,11 @@ __all__ = [
     "TimeUnitError",
     "check_milliseconds",
     "format_millis",
+    "is_relative",
     "microseconds_of",
-    "parse_duration",
+    "moment_now",
     "parse_micros",
+    "parse_since",
     "parse_time",
     "system_zone",
     "time_text",
@@ -63,13 +67,14 @@ _SPARK_TIMESTAMP = re.compile(
 # What else ISO 8601 has, as Python reads it, but with a fraction of seconds alone.
 _ISO_TIMESTAMP = re.compile(
     r"(?:\d{4}-\d\d-\d\d|\d{8}|\d{4}-W\d\d(?:-\d)?|\d{4}W\d\d\d?)"
-    r"(?:[ Tt]\d\d(?::?\d\d(?::?\d\d(?:[.,]\d+)?)?)?"
+    r"(?P<time>[ Tt]\d\d(?::?\d\d(?::?\d\d(?:[.,]\d+)?)?)?"
     r"(?: ?(?:Z|[+-]\d\d(?::?[0-5]\d(?::?[0-5]\d)?)?))?)?",
     re.ASCII,
 )
+_ISO_WEEK = re.compile(r"\d{4}-?W\d\d", re.ASCII)
 _EXPECTED = (
     "epoch milliseconds or a timestamp such as 2024-01-31 12:30:00.250, with or without a zone "
-    "(Z, +08:00, Asia/Shanghai)"
+    "(Z, +08:00, Asia/Shanghai), or now, today, yesterday, or an age such as -2h (s, m, h, d, w)"
 )
 # Numbers that as seconds, microseconds or nanoseconds are of the years 2001 to 2099, and as
 # milliseconds are of 1970, or far in the future, when nobody stored a message; and by what such a
@@ -87,8 +92,13 @@ _UTC_NAMES = frozenset({"", "UTC", "UCT", "Universal", "Zulu", "GMT"})
 # The beginning of a POSIX rule, such as CST-8 or <+08>-8.
 _POSIX_RULE = re.compile(r"(?:[A-Za-z]{3,}|<[A-Za-z0-9+-]{3,}>)[+-]?\d")
 _LOCAL_TIME = "local time"
-_DURATION = re.compile(r"([0-9]{1,6})([smhdw])")
-_DURATION_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_DAYS = {"yesterday": -1, "today": 0}
+_DAY_NAMES = {-1: "yesterday", 0: "today", 1: "tomorrow"}
+_AGE = re.compile(r"(?P<past>(?:now\s*)?-\s*)?(?P<count>[0-9]+)(?P<unit>[smhdw])", re.IGNORECASE)
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_DAY = 86_400 * 1_000_000
+# Of a duration without its unit; as epoch milliseconds, all are of the first 17 minutes of 1970.
+_BARE_COUNT = re.compile(r"[0-9]{1,6}")
 _OFFSET_ID = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?([0-5]\d))?")
 
 
@@ -230,10 +240,13 @@ class LocalTime:
     Attributes:
         text: The time as it was given.
         micros: What its microseconds since the epoch would be in UTC.
+        less: How many microseconds before that it is, in whichever zone: 1 for the last moment of a
+            day, which is the one before the next.
     """
 
     text: str
     micros: int
+    less: int = 0
 
     def in_zone(self, zone: str | tzinfo) -> int:
         """Return microseconds since the epoch in a zone.
@@ -242,17 +255,72 @@ class LocalTime:
         earlier of the two, as in Java.
         """
         naive = _EPOCH.replace(tzinfo=None) + timedelta(microseconds=self.micros)
-        return microseconds_of(naive.replace(tzinfo=zone_of(zone)))
+        return microseconds_of(naive.replace(tzinfo=zone_of(zone))) - self.less
+
+    def is_after(self, other: LocalTime) -> bool:
+        """Return whether a time is later than another one in every zone."""
+        if isinstance(self, _RelativeDay) or isinstance(other, _RelativeDay):
+            return self.earliest > other.latest
+        return self.micros - self.less > other.micros - other.less
+
+    @property
+    def wall_time(self) -> str:
+        """The wall-clock time before which it lies by :attr:`less`, as Spark's CAST reads it."""
+        if not self.less:
+            return self.text
+        return str(_EPOCH.replace(tzinfo=None) + timedelta(microseconds=self.micros))
 
     @property
     def earliest(self) -> int:
         """Microseconds since the epoch that no zone's reading comes before."""
-        return self.micros - _WIDEST_OFFSET
+        return self.micros - _WIDEST_OFFSET - self.less
 
     @property
     def latest(self) -> int:
         """Microseconds since the epoch that no zone's reading comes after."""
         return self.micros + _WIDEST_OFFSET
+
+
+@dataclass(frozen=True, slots=True)
+class _RelativeDay(LocalTime):
+    """A day counted from the one that it is now, which differs between zones.
+
+    Attributes:
+        micros: Now.
+        days: How many days later it begins.
+    """
+
+    days: int = 0
+
+    def in_zone(self, zone: str | tzinfo) -> int:
+        """Return the microseconds at which the day begins in a zone, clock changes minded."""
+        info = zone_of(zone)
+        now = (_EPOCH + timedelta(microseconds=self.micros)).astimezone(info)
+        day = now.date() + timedelta(days=self.days)
+        return microseconds_of(datetime.combine(day, time(), info)) - self.less
+
+    @property
+    def wall_time(self) -> str:
+        """The name of the day."""
+        return _DAY_NAMES[self.days]
+
+    @property
+    def earliest(self) -> int:
+        """Microseconds since the epoch that no zone's reading comes before."""
+        return self.micros + (self.days - 1) * _DAY - _WIDEST_OFFSET - self.less
+
+    @property
+    def latest(self) -> int:
+        """Microseconds since the epoch that no zone's reading comes after."""
+        return self.micros + self.days * _DAY + _WIDEST_OFFSET
+
+
+def moment_now() -> int:
+    """Return the time, in microseconds since the epoch, from which relative times are counted.
+
+    A command or a call asks once, so that both of its bounds are counted from one moment.
+    """
+    return clock.time_ns() // 1000
 
 
 def microseconds_of(time: datetime) -> int:
@@ -266,22 +334,63 @@ def microseconds_of(time: datetime) -> int:
         return ((time + moved).astimezone(UTC) - _EPOCH - moved) // _MICROSECOND
 
 
-def parse_time(text: str) -> int | LocalTime:
-    """Parse a time as people give it, to epoch microseconds, or a local time without a zone."""
+def parse_time(text: str, now: int | None = None, *, is_end: bool = False) -> int | LocalTime:
+    """Parse a time as people give it, to epoch microseconds, or a local time without a zone.
+
+    Args:
+        text: Epoch milliseconds, a timestamp, ``now``, ``today``, ``yesterday``, or an age such as
+            ``-2h`` or ``now-2h``: in seconds, minutes, hours, days of 24 hours, or weeks.
+        now: What relative times are counted from, epoch microseconds; None to ask the clock.
+        is_end: Whether it ends a range, of which it is part: then a day, or a month, that is given
+            without a time of day stands for its last moment, else for its first.
+
+    Raises:
+        ValueError: Another text; the message says what was expected.
+    """
     text = text.strip()
     if _MILLIS.fullmatch(text):
         if len(text) > _MOST_DIGITS + 1 or not INT64_MIN <= int(text) <= INT64_MAX:
             raise ValueError("epoch milliseconds of 64 bits")
         check_milliseconds(int(text))
         return int(text) * MILLISECOND
-    for parse in (_spark_timestamp, _iso_timestamp):
-        time = parse(text)
+    now = moment_now() if now is None else now
+    for parse in (_relative, _spark_timestamp, _iso_timestamp):
+        time = parse(text, now, is_end)
         if time is not None:
             return time
     raise ValueError(_EXPECTED)
 
 
-def _spark_timestamp(text: str) -> int | LocalTime | None:
+def is_relative(text: str) -> bool:
+    """Return whether a text stands for another time at another moment."""
+    word = text.strip().lower()
+    return word == "now" or word in _DAYS or _AGE.fullmatch(word) is not None
+
+
+def _relative(text: str, now: int, is_end: bool) -> int | LocalTime | None:
+    word = text.lower()
+    if word == "now":
+        return now
+    if word in _DAYS:
+        return _RelativeDay(text, now, int(is_end), _DAYS[word] + is_end)
+    age = _AGE.fullmatch(word)
+    if age is None:
+        return None
+    if not age["past"]:
+        raise ValueError(f"a time, such as -{text} for {text} ago")
+    return _before(now, age)
+
+
+def _before(now: int, age: re.Match[str]) -> int:
+    """Return the time that lies an age before another one."""
+    seconds = _SECONDS[age["unit"]]
+    limit = now // (seconds * 1_000_000)
+    if len(age["count"]) > _MOST_DIGITS or int(age["count"]) > limit:
+        raise ValueError(f"an age of at most {limit}{age['unit']}, which reaches back to 1970")
+    return now - int(age["count"]) * seconds * 1_000_000
+
+
+def _spark_timestamp(text: str, _now: int, is_end: bool) -> int | LocalTime | None:
     match = _SPARK_TIMESTAMP.fullmatch(text)
     if match is None:
         return None
@@ -296,30 +405,61 @@ def _spark_timestamp(text: str) -> int | LocalTime | None:
             int(parts["second"] or 0),
             int((parts["fraction"] or "").ljust(6, "0")[:6]),
         )
-        local = _local_time(text, naive)
+        days = 0
+        if is_end and parts["hour"] is None:
+            days = 1 if parts["day"] else monthrange(naive.year, naive.month)[1]
+        local = _local_time(text, naive, days)
         return local if parts["zone"] is None else local.in_zone(parts["zone"])
     except ValueError:
         return None
 
 
-def _iso_timestamp(text: str) -> int | LocalTime | None:
-    if not _ISO_TIMESTAMP.fullmatch(text):
+def _iso_timestamp(text: str, _now: int, is_end: bool) -> int | LocalTime | None:
+    match = _ISO_TIMESTAMP.fullmatch(text)
+    if match is None:
         return None
     try:
         time = datetime.fromisoformat(text)
     except ValueError:
         return None
-    return _local_time(text, time) if time.tzinfo is None else microseconds_of(time)
+    if time.tzinfo is not None:
+        return microseconds_of(time)
+    days = 0
+    if is_end and match["time"] is None:
+        days = 7 if _ISO_WEEK.fullmatch(text) else 1
+    return _local_time(text, time, days)
 
 
-def _local_time(text: str, naive: datetime) -> LocalTime:
-    return LocalTime(text, microseconds_of(naive.replace(tzinfo=UTC)))
+def _local_time(text: str, naive: datetime, days: int) -> LocalTime:
+    """Return a local time, or the last moment of some days that begin with it."""
+    try:
+        behind = naive + timedelta(days=days)
+    except OverflowError:  # the last day there is
+        return _local_time(text, datetime.max, 0)  # noqa: DTZ901  (a wall-clock time)
+    return LocalTime(text, microseconds_of(behind.replace(tzinfo=UTC)), int(days > 0))
 
 
-def parse_micros(text: str, zone: tzinfo) -> int:
+def parse_since(text: str, zone: tzinfo, now: int | None = None) -> int:
+    """Parse the begin of a range: a time, or how long ago, such as ``2h``, to epoch microseconds.
+
+    ``now`` is that of :func:`parse_time`.
+    """
+    word = text.strip()
+    if _BARE_COUNT.fullmatch(word):
+        raise ValueError(f"expected a time, or an age with its unit such as {word}h, got {text!r}")
+    age = _AGE.fullmatch(word.lower())
+    if age is None:
+        return parse_micros(text, zone, now)
+    try:
+        return _before(moment_now() if now is None else now, age)
+    except ValueError as error:
+        raise ValueError(f"expected {error}, got {text!r}") from None
+
+
+def parse_micros(text: str, zone: tzinfo, now: int | None = None, *, is_end: bool = False) -> int:
     """Parse a time, as :func:`parse_time` does, to epoch microseconds."""
     try:
-        time = parse_time(text)
+        time = parse_time(text, now, is_end=is_end)
     except TimeUnitError:
         raise
     except ValueError as error:
@@ -332,12 +472,6 @@ def time_text(micros: int) -> str:
     millis = micros // MILLISECOND
     text = format_millis(millis, UTC)
     return f"{millis} ms" if text == "-" else f"{text} UTC"
-
-
-def parse_duration(text: str) -> timedelta | None:
-    """Parse a duration such as ``2h``; None for another text."""
-    match = _DURATION.fullmatch(text.strip())
-    return None if match is None else timedelta(**{_DURATION_UNITS[match[2]]: int(match[1])})
 
 
 def format_millis(millis: int, zone: tzinfo) -> str:

@@ -56,10 +56,10 @@ class TestEmptyAnswers:
         [
             (
                 ("--begin", "2023-11-16", "--end", "2023-11-17"),
-                "stored from 2023-11-16 00:00:00.000 to 2023-11-17 00:00:00.000 (UTC)",
+                "stored from 2023-11-16 00:00:00.000 to 2023-11-17 23:59:59.999 (UTC)",
             ),
             (("--begin", "2023-11-16"), "stored at 2023-11-16 00:00:00.000 or later (UTC)"),
-            (("--end", "2023-11-13"), "stored at 2023-11-13 00:00:00.000 or earlier (UTC)"),
+            (("--end", "2023-11-13"), "stored at 2023-11-13 23:59:59.999 or earlier (UTC)"),
         ],
     )
     def test_a_lookup_names_its_range(self, run, bounds, window):
@@ -86,7 +86,7 @@ class TestEmptyAnswers:
     def test_a_scan_names_its_range(self, run):
         """Beside the entries that are of another key hash there is nothing to count."""
         _, out, _ = run("scan", STORE, "--end", "2023-11-13")
-        window = "0 entries stored at 2023-11-13 00:00:00.000 or earlier (UTC); 959 at other times"
+        window = "0 entries stored at 2023-11-13 23:59:59.999 or earlier (UTC); 959 at other times"
         assert out == f"{window}\n"
         _, out, _ = run("scan", STORE, "--end", "2023-11-13", "--key-hash", 1)
         assert out.endswith("; 0 at other times\n")
@@ -116,6 +116,65 @@ class TestSlips:
         code, _, err = run(command, STORE, *key, "--end", 1700000000)
         assert code == 2
         assert "did you mean 1700000000000 (2023-11-14 22:13:20.000 UTC)?" in err
+
+
+class TestRelativeTimes:
+    """Ages and days, from one moment, in the zone that is named."""
+
+    NOW = 1_700_021_800_000  # 2023-11-15 04:16:40 in UTC, in the hours of the sample
+
+    @pytest.fixture(autouse=True)
+    def _now(self, monkeypatch):
+        monkeypatch.setattr("time.time_ns", lambda: self.NOW * 1_000_000)
+
+    @pytest.mark.parametrize(
+        "command",
+        [
+            ("lookup", STORE, "TopicTest", "order-49"),
+            ("explain", STORE, "TopicTest", "order-49"),
+            ("scan", STORE),
+            ("messages", STORE, "--limit", 1000),
+            ("usage", STORE),
+        ],
+    )
+    def test_every_range_of_times_takes_them(self, run, command):
+        """As it takes the same moments in digits; an age alone is for --since."""
+        absolute = run(*command, "--begin", self.NOW - 7_200_000, "--json")
+        assert absolute[0] in (0, 1)
+        for given in (("--since", "2h"), ("--since", "-2h"), ("--begin", "now-120m")):
+            assert run(*command, *given, "--json") == absolute
+        absolute = run(*command, "--begin", "2023-11-15", "--end", "2023-11-15", "--json")
+        assert run(*command, "--begin", "today", "--end", "today", "--json") == absolute
+        assert run(*command, "--since", "today", "--end", "2023-11-15", "--json") == absolute
+
+    def test_a_day_is_that_of_the_zone(self, run):
+        """It is the 15th in Shanghai since 16:00 of the 14th in UTC."""
+        asked = ("lookup", STORE, "TopicTest", "no-such-key", "--since", "yesterday")
+        window = "stored from {} 00:00:00.000 to {} 23:59:59.999 ({})"
+        for zone, first, last in (
+            ("Asia/Shanghai", "2023-11-14", "2023-11-14"),
+            ("America/Los_Angeles", "2023-11-13", "2023-11-13"),
+        ):
+            _, _, err = run(*asked, "--end", "yesterday", "--time-zone", zone)
+            assert window.format(first, last, zone) in err
+
+    @pytest.mark.parametrize(
+        ("given", "told"),
+        [
+            (("--since", "2"), "--since: expected a time, or an age with its unit such as 2h"),
+            (("--since", "99999999999d"), "--since: expected an age of at most 19676d"),
+            (("--since", "2x"), "--since: expected epoch milliseconds or a timestamp"),
+            (("--begin", "2h"), "--begin: expected a time, such as -2h for 2h ago, got '2h'"),
+            (("--since", "2h", "--begin", "-2h"), "--begin and --since: give one of them"),
+            (("--since", "1h", "--end", "-2h"), "--since: '1h' is after --end '-2h'"),
+            (("--begin", "today", "--end", "yesterday"), "'today' is after --end 'yesterday'"),
+        ],
+    )
+    def test_slips_are_refused_as_they_were_typed(self, run, given, told):
+        """With what to type."""
+        code, out, err = run("messages", STORE, *given)
+        assert (code, out) == (2, "")
+        assert told in err
 
 
 @pytest.fixture

@@ -134,7 +134,7 @@ def test_a_time_without_a_zone_is_local(text, seconds):
     assert parse_time(text) == LocalTime(text, seconds * 1_000_000)
 
 
-@pytest.mark.parametrize("text", ["", "now", "2024-13-01", "2024-01-01 25:00", "12:30", "1.5"])
+@pytest.mark.parametrize("text", ["", "tomorrow", "2024-13-01", "2024-01-01 25:00", "12:30", "1.5"])
 def test_other_texts_are_refused(text):
     """The error shows what is expected."""
     with pytest.raises(ValueError, match="epoch milliseconds or a timestamp such as"):

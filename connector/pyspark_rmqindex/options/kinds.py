@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from rmqindex.layout import INT32_MAX, INT64_MAX
@@ -19,6 +20,7 @@ __all__ = [
     "BOOLEAN",
     "COLUMNS",
     "DURATION",
+    "END_TIME",
     "HASHES",
     "LOG",
     "NAMES",
@@ -59,9 +61,11 @@ class Kind(Generic[T_co]):
 
     words: str
     # Converts the text to a value; raises ``ValueError`` with what was expected.
-    parse: Callable[[str], T_co]
+    parse: Callable[..., T_co]
     # Checks a value that errors must not show; raises ``ValueError`` with a full message.
     check: Callable[[Any], None] | None = None
+    # Whether ``parse`` also takes the moment from which relative times are counted.
+    is_time: bool = False
 
     def rename(self, words: str) -> Kind[T_co]:
         """Return the same kind under another name."""
@@ -334,7 +338,8 @@ NAMES = Kind("string or JSON list of strings", _names)
 COLUMNS = Kind("names with commas between", _columns)
 QUEUES = Kind("integer or JSON list of integers", _queues)
 HASHES = Kind("integer or JSON list of integers", _hashes)
-TIME: Kind[int | LocalTime] = Kind("epoch milliseconds or timestamp", parse_time)
+TIME: Kind[int | LocalTime] = Kind("epoch milliseconds or timestamp", parse_time, None, True)
+END_TIME: Kind[int | LocalTime] = replace(TIME, parse=partial(parse_time, is_end=True))
 ZONE = Kind("time zone", _zone)
 POSITION = Kind("`earliest`, `latest`, or an offset", _position)
 SIZE = Kind("size", _size)

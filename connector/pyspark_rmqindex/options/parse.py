@@ -15,7 +15,7 @@ from pyspark_rmqindex.options.read import ReadOptions, StreamOptions
 from pyspark_rmqindex.options.shared import S3Options
 from pyspark_rmqindex.options.write import SinkOptions
 from rmqindex.arguments import is_int
-from rmqindex.times import TimeUnitError
+from rmqindex.times import TimeUnitError, moment_now
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -109,12 +109,13 @@ def parse_options(
         if name.lower() not in fields:
             raise ValueError(_misplaced_error(name, scope, stream, without, arguments))
         texts[fields[name.lower()]] = text
-    return options(**{field: _value(allowed[field], text) for field, text in texts.items()})
+    now = moment_now()
+    return options(**{field: _value(allowed[field], text, now) for field, text in texts.items()})
 
 
-def _value(option: Option, text: str) -> object:
+def _value(option: Option, text: str, now: int) -> object:
     try:
-        value: object = option.kind.parse(text)
+        value: object = option.kind.parse(text, *[now] * option.kind.is_time)
     except TimeUnitError as error:
         raise ValueError(f"option {option.name!r}: {error}") from error
     except ValueError as error:

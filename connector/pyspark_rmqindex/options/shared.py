@@ -10,6 +10,7 @@ from pyspark_rmqindex.options.kinds import (
     BOOLEAN,
     COLUMNS,
     DURATION,
+    END_TIME,
     PATH,
     PATHS,
     POSITION,
@@ -262,14 +263,16 @@ class RecordOptions(ZoneOption, InputOptions, PlanOptions):
         "Only entries, or messages, stored at this time or later. Digits are epoch milliseconds; "
         "anything else is a timestamp as Spark's CAST reads it or as ISO 8601 has it, in the "
         "session's time zone unless it names one: of a local time that occurs twice the first is "
-        "meant, and one that a clock change skips moves forward by as much. The command line takes "
-        "the same.",
+        "meant, and one that a clock change skips moves forward by as much. `now`, `today`, "
+        "`yesterday` and ages such as `-2h` (`s`, `m`, `h`, `d` of 24 hours, `w`) are counted from "
+        "the moment at which a query, or a stream, is planned. The command line takes the same.",
         default_doc="no lower bound",
     )
     end_timestamp: int | LocalTime | None = option(
         "endTimestamp",
-        TIME,
-        "Only entries, or messages, stored at this time or earlier; written as `beginTimestamp`.",
+        END_TIME,
+        "Only entries, or messages, stored at this time or earlier; written as `beginTimestamp`. "
+        "A day without a time of day stands for all of it.",
         default_doc="no upper bound",
     )
     mode: Mode = option(
@@ -322,7 +325,7 @@ class RecordOptions(ZoneOption, InputOptions, PlanOptions):
         if isinstance(begin, int) and isinstance(end, int):
             is_reversed, first, last = begin > end, time_text(begin), time_text(end)
         elif isinstance(begin, LocalTime) and isinstance(end, LocalTime):
-            is_reversed, first, last = begin.micros > end.micros, begin.text, end.text
+            is_reversed, first, last = begin.is_after(end), begin.text, end.text
         else:
             return
         if is_reversed:

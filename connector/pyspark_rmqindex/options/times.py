@@ -9,8 +9,15 @@ from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
 
-from pyspark_rmqindex.options.kinds import TIME
-from rmqindex.times import MILLISECOND, LocalTime, time_text, to_milliseconds, zone_of
+from pyspark_rmqindex.options.kinds import END_TIME, TIME
+from rmqindex.times import (
+    MILLISECOND,
+    LocalTime,
+    moment_now,
+    time_text,
+    to_milliseconds,
+    zone_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -115,16 +122,20 @@ def task_range(begin: int | LocalBound | None, end: int | LocalBound | None) -> 
 
 def sql_times(given: Mapping[str, str]) -> dict[str, str]:
     """Return ``beginTimestamp`` and ``endTimestamp`` as arguments of ``rmq_lookup``, in SQL."""
-    zone = given.get("timeZone")
+    zone, now = given.get("timeZone"), moment_now()
     arguments = {}
-    for option, argument in (("beginTimestamp", "begin"), ("endTimestamp", "end")):
+    for option, argument, kind in (
+        ("beginTimestamp", "begin", TIME),
+        ("endTimestamp", "end", END_TIME),
+    ):
         if option not in given:
             continue
-        time = TIME.parse(given[option])
+        time = kind.parse(given[option], now)
         if isinstance(time, LocalTime) and zone is not None:
             time = time.in_zone(zone)
         if isinstance(time, LocalTime):
-            arguments[argument] = f"TIMESTAMP '{time.text}'"
+            less = " - INTERVAL '0.001' SECOND" if time.less else ""
+            arguments[argument] = f"TIMESTAMP '{time.wall_time}'{less}"
         else:
             milliseconds = to_milliseconds(time, up=argument == "begin")
             arguments[argument] = f"timestamp_millis({milliseconds})"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -45,7 +45,7 @@ from rmqindex.storage.identity import FileChangedError
 from rmqindex.storage.location import Location
 from rmqindex.storage.opening import FileMark, ensure_same
 from rmqindex.store.store import Store, index_entries
-from rmqindex.times import microseconds_of, to_milliseconds
+from rmqindex.times import microseconds_of, moment_now, to_milliseconds
 from rmqindex.transaction.broker_lock import BrokerState
 from rmqindex.transaction.directories import exists
 
@@ -156,8 +156,9 @@ def whole_audit(
 def _millis(since: int | datetime | timedelta | None) -> int | None:
     if not isinstance(since, (datetime, timedelta)):
         return int_or_none("since", since)
-    time = datetime.now(UTC) - since if isinstance(since, timedelta) else since
-    return to_milliseconds(microseconds_of(time), up=True)
+    if isinstance(since, timedelta):
+        return to_milliseconds(moment_now() - since // timedelta(microseconds=1), up=True)
+    return to_milliseconds(microseconds_of(since), up=True)
 
 
 def plan_audit(

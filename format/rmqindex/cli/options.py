@@ -10,17 +10,21 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from rmqindex.answers.answer import Zone
 from rmqindex.cli.invocation import OPTIONS, VALUE, Argument
+from rmqindex.cli.times import (
+    RANGE,
+    parse_local_zone,
+    parse_zone,
+    since_of,
+    time_range_of,
+)
 from rmqindex.indexfile.geometry import Layout
 from rmqindex.keys.utf8 import is_utf8
 from rmqindex.layout.index_file import INT32_MAX, INT64_MAX
-from rmqindex.times import parse_micros, system_zone, to_milliseconds, zone_of
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Mapping
-    from datetime import tzinfo
 
     from click.shell_completion import CompletionItem
 
@@ -56,8 +60,8 @@ __all__ = [
     "paths_argument",
     "rows_options",
     "selection_options",
+    "since_option",
     "stored_body_option",
-    "time_of",
     "time_options",
     "topic_argument",
     "zone_option",
@@ -188,40 +192,10 @@ def _offset_range_of(values: Values) -> tuple[int | None, int | None]:
     return start, stop
 
 
-def time_of(text: str | None, zone: Zone, option: str, *, up: bool) -> int | None:
-    """Return an option's time as epoch milliseconds, rounded up or down."""
-    micros = _micros_of(text, zone, option)
-    return None if micros is None else to_milliseconds(micros, up=up)
-
-
-def _time_range_of(values: Values) -> tuple[int | None, int | None]:
-    """Return ``--begin`` and ``--end`` as epoch milliseconds, both inclusive."""
-    begin, end, zone = values["begin"], values["end"], values["zone"]
-    low, high = _micros_of(begin, zone, "--begin"), _micros_of(end, zone, "--end")
-    first = None if low is None else to_milliseconds(low, up=True)
-    last = None if high is None else to_milliseconds(high, up=False)
-    if low is not None and high is not None and low > high:
-        raise click.BadParameter(f"{begin!r} is after --end {end!r}", param_hint="--begin")
-    if first is not None and last is not None and first > last:
-        raise click.BadParameter(
-            f"there is no whole millisecond from {begin!r} to --end {end!r}", param_hint="--begin"
-        )
-    return first, last
-
-
-def _micros_of(text: str | None, zone: Zone, option: str) -> int | None:
-    if text is None:
-        return None
-    try:
-        return parse_micros(text, zone.info)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint=option) from error
-
-
 def _selection_of(values: Values) -> Selection:
     from rmqindex.commitlog.selection import Selection  # noqa: PLC0415  (help needs no Arrow)
 
-    begin, end = _time_range_of(values)
+    begin, end = time_range_of(values)
     start, stop = _offset_range_of(values)
     return Selection(
         topics=values["topics"],
@@ -266,39 +240,11 @@ def _keys_of(values: Values) -> list[str]:
     return list(dict.fromkeys(keys))
 
 
-def _zone(name: str) -> Zone:
-    try:
-        return Zone(name, zone_of(name))
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--time-zone") from error
-
-
-def _parse_zone(_ctx: click.Context, _param: click.Parameter, text: str | None) -> Zone:
-    if text is not None:
-        return _zone(text)
-    try:
-        return Zone(*system_zone())
-    except ValueError as error:
-        raise click.BadParameter(f"needed. {error}", param_hint="--time-zone") from error
-
-
-def _parse_local_zone(ctx: click.Context, param: click.Parameter, text: str | None) -> tzinfo:
-    return _parse_zone(ctx, param, text).info
-
-
 def _parse_commit_log(_ctx: click.Context, _param: click.Parameter, text: str) -> str | None:
     return None if text == "none" else text
 
 
 _JSON = click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON document.")
-_BEGIN = click.Option(
-    ["--begin"],
-    metavar="TIME",
-    help="Only messages stored at this time or later: epoch milliseconds, or ISO 8601 in the time "
-    "zone of --time-zone. Of a local time that occurs twice, the first is meant; one that a clock "
-    "change skips moves forward by as much.",
-)
-_END = click.Option(["--end"], metavar="TIME", help="Only messages stored at this time or earlier.")
 
 
 def offset_options(
@@ -324,7 +270,16 @@ rows_options = partial(
         ["--csv", "as_csv"], is_flag=True, help="Print the rows as CSV, with a line of names."
     ),
 )
-time_options = partial(options, _time_range_of, _BEGIN, _END)
+time_options = partial(options, time_range_of, *RANGE)
+since_option = partial(
+    options,
+    since_of,
+    click.Option(
+        ["--since"],
+        metavar="TIME",
+        help="Check only what was stored at this time or later, or in the last 30m, 2h or 1d.",
+    ),
+)
 layout_options = partial(
     options,
     _layout_of,
@@ -366,8 +321,7 @@ selection_options = partial(
         multiple=True,
         help="Only messages with this tag. May be repeated.",
     ),
-    _BEGIN,
-    _END,
+    *RANGE,
     *_offset_range("Start at the message at this offset.", "Stop before this offset."),
 )
 keys_options = partial(
@@ -428,7 +382,7 @@ zone_option = partial(
     "--time-zone",
     metavar="ZONE",
     envvar="RMQINDEX_TIME_ZONE",
-    callback=_parse_zone,
+    callback=parse_zone,
     help="The time zone of times, such as Asia/Shanghai or +08:00; by default that of "
     "RMQINDEX_TIME_ZONE, or else the system's.",
 )
@@ -436,7 +390,7 @@ local_zone_option = partial(
     option,
     "--time-zone",
     metavar="ZONE",
-    callback=_parse_local_zone,
+    callback=parse_local_zone,
     help="The broker's time zone, used to name new files; by default the system's.",
 )
 commit_log_option = partial(

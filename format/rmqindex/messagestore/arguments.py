@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -12,8 +12,9 @@ from rmqindex.arguments import is_int
 from rmqindex.keys.utf8 import check_text
 from rmqindex.times import (
     microseconds_of,
-    parse_duration,
+    moment_now,
     parse_micros,
+    parse_since,
     to_milliseconds,
 )
 
@@ -22,13 +23,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Time", "key_array", "queues_of", "since_millis", "texts_of", "time_range"]
 
-#: A point in time: epoch milliseconds, a text as the command line takes it, or a datetime.
-Time = int | str | datetime
+#: A point in time: epoch milliseconds, a text as the command line takes it, a datetime, or how long
+#: ago it is.
+Time = int | str | datetime | timedelta
 
 
 def time_range(begin: Time | None, end: Time | None, zone: tzinfo) -> tuple[int | None, int | None]:
-    """Return two inclusive bounds as epoch milliseconds."""
-    low, high = _micros(begin, zone, "begin"), _micros(end, zone, "end")
+    """Return two inclusive bounds as epoch milliseconds, relative ones as of one moment."""
+    now = moment_now()
+    low = _micros(begin, zone, "begin", now)
+    high = _micros(end, zone, "end", now, is_end=True)
     first = None if low is None else to_milliseconds(low, up=True)
     last = None if high is None else to_milliseconds(high, up=False)
     if low is not None and high is not None and low > high:
@@ -38,31 +42,36 @@ def time_range(begin: Time | None, end: Time | None, zone: tzinfo) -> tuple[int 
     return first, last
 
 
-def since_millis(since: Time | timedelta | None, zone: tzinfo) -> int | None:
+def since_millis(since: Time | None, zone: tzinfo) -> int | None:
     """Return a time, or how long ago it is, as epoch milliseconds, rounded up."""
     if isinstance(since, str):
-        since = parse_duration(since) or since
-    if isinstance(since, timedelta):
-        since = datetime.now(UTC) - since
-    micros = _micros(since, zone, "since")
+        try:
+            return to_milliseconds(parse_since(since, zone), up=True)
+        except ValueError as error:
+            raise ValueError(f"since: {error}") from error
+    micros = _micros(since, zone, "since", moment_now())
     return None if micros is None else to_milliseconds(micros, up=True)
 
 
-def _micros(time: Time | None, zone: tzinfo, name: str) -> int | None:
+def _micros(
+    time: Time | None, zone: tzinfo, name: str, now: int, *, is_end: bool = False
+) -> int | None:
     if time is None:
         return None
     if isinstance(time, datetime):
         return microseconds_of(time.replace(tzinfo=zone) if time.tzinfo is None else time)
+    if isinstance(time, timedelta):
+        return now - time // timedelta(microseconds=1)
     try:
         if isinstance(time, str):
-            return parse_micros(time, zone)
+            return parse_micros(time, zone, now, is_end=is_end)
         if is_int(time):
             return parse_micros(str(int(time)), zone)
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from error
     raise TypeError(
-        f"{name}: expected a datetime, a text such as '2024-01-31 12:30' or epoch milliseconds, "
-        f"got {type(time).__name__}"
+        f"{name}: expected a datetime, a timedelta, a text such as '2024-01-31 12:30' or epoch "
+        f"milliseconds, got {type(time).__name__}"
     )
 
 

@@ -47,7 +47,7 @@ from rmqindex.times import system_zone, zone_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from datetime import timedelta, tzinfo
+    from datetime import tzinfo
 
     from rmqindex.answers.files import FileFacts
     from rmqindex.bulk.rebuild import RebuildResult
@@ -70,8 +70,9 @@ class MessageStore:
     are.
     Nothing stays open between two calls, and each call sees the store as it is then.
 
-    Times are given as epoch milliseconds, as ``datetime``, or as text such as ``2024-01-31 12:30``;
-    both bounds are inclusive.
+    Times are given as epoch milliseconds, as ``datetime``, as text such as ``2024-01-31 12:30``,
+    ``yesterday`` or ``-2h``, or as a ``timedelta`` for how long ago. Both bounds are inclusive: a
+    day as the end stands for all of it.
 
     Example:
         >>> from rmqindex import MessageStore, sample_store
@@ -319,12 +320,11 @@ class MessageStore:
             time_zone=self._zone,
         )
 
-    def verify(self, *, since: Time | timedelta | None = None, max_findings: int = 100) -> pa.Table:
+    def verify(self, *, since: Time | None = None, max_findings: int = 100) -> pa.Table:
         """Check the index, byte by byte, and against its CommitLog.
 
         Args:
-            since: Check only what was stored at this time or later; also a ``timedelta``, or a text
-                such as ``2h``, for how long ago.
+            since: Check only what was stored at this time or later; also a text such as ``2h``.
             max_findings: The most findings of one rule in one file.
 
         Returns:

@@ -81,9 +81,15 @@ def test_digits_are_epoch_milliseconds_and_anything_else_is_a_timestamp():
 def test_the_time_zone_option_places_local_times():
     """With it, nothing is left for the tasks to find out."""
     options = read_options(
-        {"path": "/d", "endTimestamp": "2024-01-02", "timeZone": "Asia/Shanghai"}
+        {
+            "path": "/d",
+            "beginTimestamp": "2024-01-02",
+            "endTimestamp": "2024-01-02",
+            "timeZone": "Asia/Shanghai",
+        }
     )
-    assert options.end == (1704153600 - 8 * 3600) * 1_000_000
+    assert options.begin == (1704153600 - 8 * 3600) * 1_000_000
+    assert options.end == options.begin + 24 * 3600 * 1_000_000 - 1
 
 
 @pytest.mark.parametrize(
@@ -110,7 +116,7 @@ def test_the_time_zone_option_places_local_times():
         ({"topic": "t", "keys": "[1]"}, "option 'keys': expected a JSON list of strings"),
         ({"keyHash": "-1"}, "option 'keyHash': expected an integer from 0 to 2147483647"),
         ({"keyHash": "[true]"}, "option 'keyHash': expected an integer from 0 to 2147483647"),
-        ({"beginTimestamp": "yesterday"}, "option 'beginTimestamp': expected epoch milliseconds"),
+        ({"beginTimestamp": "tomorrow"}, "option 'beginTimestamp': expected epoch milliseconds"),
         ({"endTimestamp": "2024-02-30"}, "option 'endTimestamp': expected epoch milliseconds"),
         ({"timeZone": "Nowhere/Land", "endTimestamp": "2024-01-01"}, "option 'timeZone': expected"),
         ({"timeZone": "+99:00"}, "option 'timeZone': expected a time zone such as Asia/Shanghai"),

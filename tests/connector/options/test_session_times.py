@@ -13,6 +13,7 @@ from pyspark_rmqindex.options import (
     message_stream_options,
     planned_bound,
     read_options,
+    sql_times,
     stream_options,
     system_zone,
     task_range,
@@ -83,6 +84,38 @@ def test_times_of_which_one_is_local_are_compared_in_the_task():
         task_range(begin, end)
     assert task_range(5, 5) == Range(5, 5)
     assert task_range(5, None) == Range(5, None)
+
+
+def test_relative_times_of_a_load_are_counted_from_one_moment(monkeypatch):
+    """So that a begin of now is not after an end of now; days are those of the session's zone."""
+    ticks = iter(range(1_700_021_800 * 10**9, 1_700_021_900 * 10**9, 10**9))
+    monkeypatch.setattr("time.time_ns", lambda: next(ticks))
+    for parse in (read_options, message_options, stream_options, message_stream_options):
+        options = parse({"path": "/d", "endTimestamp": "now", "beginTimestamp": "now"})
+        assert options.begin == options.end
+        options = parse({"path": "/d", "beginTimestamp": "-2h", "endTimestamp": "NOW"})
+        assert options.end - options.begin == 7_200_000_000
+    day = read_options({"path": "/d", "beginTimestamp": "today", "endTimestamp": "today"})
+    with patch.object(
+        TaskContext, "get", return_value=Mock(getLocalProperty=lambda _name: "Asia/Shanghai")
+    ):
+        found = task_range(planned_bound(day.begin, up=True), planned_bound(day.end, up=False))
+    begin = parse_time("2023-11-15 Asia/Shanghai") // 1000
+    assert found == Range(begin, begin + 24 * 3_600_000 - 1)
+
+
+def test_a_range_of_times_is_written_for_sql():
+    """A day as the end is what comes before the next one, in whichever zone."""
+    assert sql_times({"beginTimestamp": "2023-11-14", "endTimestamp": "2023-11-14"}) == {
+        "begin": "TIMESTAMP '2023-11-14'",
+        "end": "TIMESTAMP '2023-11-15 00:00:00' - INTERVAL '0.001' SECOND",
+    }
+    assert sql_times({"beginTimestamp": "yesterday", "endTimestamp": "Today"}) == {
+        "begin": "TIMESTAMP 'yesterday'",
+        "end": "TIMESTAMP 'tomorrow' - INTERVAL '0.001' SECOND",
+    }
+    zoned = {"endTimestamp": "2023-11-14", "timeZone": "UTC"}
+    assert sql_times(zoned) == {"end": "timestamp_millis(1700006399999)"}
 
 
 def test_seconds_are_refused_with_what_was_probably_meant():

@@ -222,6 +222,30 @@ def _of_other_keys(query):
     }
 
 
+class TestRelativeTimes:
+    """Texts as the command line takes them, and durations."""
+
+    def test_each_method_takes_them(self, messages, monkeypatch):
+        """As of the call."""
+        now = 1_700_021_800_000
+        monkeypatch.setattr("time.time_ns", lambda: now * 1_000_000)
+        day = {"begin": 1_700_006_400_000, "end": 1_700_092_799_999}
+
+        def asked(**times):
+            return (
+                messages.lookup("TopicTest", "BB", **times),
+                messages.messages("TopicTest", columns=["phy_offset"], **times).read_all(),
+                messages.entries(**times).read_all(),
+                messages.usage(**times),
+            )
+
+        for times in ({"begin": "today", "end": "today"}, {"begin": "2023-11-15", "end": "today"}):
+            assert asked(**times) == asked(**day)
+        for ago in ("-2h", "now-2h", timedelta(hours=2)):
+            assert asked(begin=ago) == asked(begin=now - 7_200_000)
+            assert asked(end=ago) == asked(end=now - 7_200_000)
+
+
 class TestArguments:
     """What is refused, in words that name the argument."""
 
@@ -233,7 +257,7 @@ class TestArguments:
                 "begin: expected epoch milliseconds, got 1700000000, .* did you mean",
             ),
             ({"end": "1700000000"}, "end: expected epoch milliseconds"),
-            ({"begin": "yesterday"}, "begin: expected epoch milliseconds or a timestamp"),
+            ({"begin": "tomorrow"}, "begin: expected epoch milliseconds or a timestamp"),
             ({"begin": "2023-11-15", "end": "2023-11-14"}, "begin: expected a time before end"),
             (
                 {"begin": "2023-11-14 00:00:00.0001", "end": "2023-11-14 00:00:00.0002"},

@@ -7,7 +7,6 @@ import re
 import shlex
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,7 +31,7 @@ from rmqindex.cli.options import (
     path_argument,
     paths_argument,
     rows_options,
-    time_of,
+    since_option,
     zone_option,
 )
 from rmqindex.commitlog.snapshot import commit_log_of
@@ -43,7 +42,6 @@ from rmqindex.layout.store import INDEX_FOLDER
 from rmqindex.storage.location import Location
 from rmqindex.store.snapshot import IndexSnapshot, layout_beside
 from rmqindex.store.store import Store, index_entries
-from rmqindex.times import MILLISECOND, parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -95,11 +93,7 @@ class Verify:
         show_default=True,
         help="Exit with 1 at a finding of this severity or a worse one: error, warning or info.",
     )
-    since: str | None = option(
-        "--since",
-        metavar="TIME",
-        help="Check only what was stored at this time or later, or in the last 30m, 2h or 1d.",
-    )
+    since: int | None = since_option()
     bodies: bool = option(
         "--bodies",
         is_flag=True,
@@ -111,7 +105,7 @@ class Verify:
 
     def answers(self) -> Iterator[Answer]:
         """Audit the index."""
-        start = self._start()
+        start = self.since
         log = commit_log_of(self.path, self.commit_log)
         if self.bodies and log is None:
             raise click.BadParameter("needs a CommitLog, found none", param_hint="--bodies")
@@ -145,15 +139,6 @@ class Verify:
             zone=self.zone,
             exit_code=NOT_FOUND if is_failed else 0,
         )
-
-    def _start(self) -> int | None:
-        """Return epoch milliseconds of a time, or of how long ago it is."""
-        if self.since is None:
-            return None
-        ago = parse_duration(self.since)
-        if ago is None:
-            return time_of(self.since, self.zone, "--since", up=True)
-        return int((datetime.now(UTC) - ago).timestamp() * MILLISECOND)
 
 
 verify = command(
