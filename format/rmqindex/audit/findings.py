@@ -48,6 +48,7 @@ class Findings:
         self._counts: dict[tuple[str, str], int] = {}
         self._places: set[tuple[object, ...]] = set()
         self._options: dict[str, str] = {}
+        self._needs_replace = False
 
     def __bool__(self) -> bool:
         """Whether there is a finding."""
@@ -80,6 +81,10 @@ class Findings:
         """Give an option of a remedy's rebuild of queues its value in this store."""
         self._options[option] = str(value)
 
+    def need_replace(self) -> None:
+        """Advise to replace the index where a rebuild that continues it is refused."""
+        self._needs_replace = True
+
     def each(
         self, file: str, rule: str, places: Iterable[tuple[int | None, object, object]], total: int
     ) -> None:
@@ -94,6 +99,8 @@ class Findings:
         """Return all findings; those beyond the limit as one last row per rule."""
         rules = dict.fromkeys(rule for _, rule in self._counts)
         remedies = _with_one_rebuild([_RULES[rule].remedy for rule in rules], self._options)
+        if self._needs_replace:
+            remedies = [_CONTINUE.sub(f"{_REPLACE}`", remedy) for remedy in remedies]
         by_rule = dict(zip(rules, remedies, strict=True))
         return pa.RecordBatch.from_pylist(
             [

@@ -30,6 +30,8 @@ from rmqindex.layout.index_file import BEGIN_TIMESTAMP_OFFSET, END_TIMESTAMP_OFF
 from rmqindex.query.ranks import SearchedFile
 from rmqindex.query.verification import MATCH_CODES, Verifier
 from rmqindex.storage.location import Location
+from rmqindex.store.names import has_next_name
+from rmqindex.store.store import index_entries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -289,6 +291,9 @@ def audit_coverage(
     if unit.is_live and missing.behind and missing.behind_from <= index_end(unit.path.parent):
         missing.behind = 0  # the broker has indexed it meanwhile, and will do so with the rest
     missing.finish(log.min_offset, span.begin)
+    last = index_entries(unit.path.parent)[-1:] if missing.behind else []
+    if any(not has_next_name(entry.name) for entry in last):
+        findings.need_replace()
 
 
 @dataclass(frozen=True, slots=True)

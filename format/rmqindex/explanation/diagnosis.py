@@ -56,7 +56,7 @@ class Evidence:
         window: The store times queried.
         files: What each file holds, newest first.
         index: How far the index reaches; None without entries.
-        can_resume: Whether all files are sound, and none has later messages than the last one.
+        can_resume: Whether all files are sound, and the last one has the last messages and name.
         cover: Of which messages the index has entries, and those of which nobody knows.
         log: How far the log reaches; None without one.
         search: What the log has; None without one.

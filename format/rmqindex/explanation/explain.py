@@ -50,6 +50,7 @@ from rmqindex.record.message_ids import (
     decode_message_id,
     decode_offset_msg_id,
 )
+from rmqindex.store.names import has_next_name
 from rmqindex.store.snapshot import IndexSnapshot
 from rmqindex.store.store import Store
 from rmqindex.times import check_milliseconds, zone_of
@@ -279,6 +280,7 @@ class _Case:
             file.layout is not None and file.entry.size > file.layout.file_size
             for file in self.planned[-1:]
         )
+        is_sound &= all(has_next_name(file.entry.name) for file in self.planned[-1:])
         return is_sound and bool(ends) and ends[-1] == max(ends)
 
     def _search_log(

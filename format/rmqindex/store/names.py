@@ -10,7 +10,7 @@ from __future__ import annotations
 import bisect
 import time
 import unicodedata
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import TYPE_CHECKING
 
 from rmqindex.errors import RmqIndexError
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "broker_order",
+    "has_next_name",
     "is_index_name",
     "latest_name",
     "local_time",
@@ -36,6 +37,8 @@ _LAST_LOCAL = (datetime.max - _EPOCH) // _MILLISECOND  # noqa: DTZ901
 _DIGITS = 17
 # How long to wait for the clock to pass the last name: one millisecond may see several files.
 _PATIENCE_MS = 1000
+# Where clocks show the latest time.
+_EASTMOST = timezone(timedelta(hours=14))
 # So many decimal digits are always within 64 bits.
 _ALWAYS_FIT = len(str(INT64_MAX)) - 1
 
@@ -123,6 +126,15 @@ def next_names(
         names.append(_local_name(local))
         earliest, latest = local + 1, latest + 1
     return names
+
+
+def has_next_name(last_name: str) -> bool:
+    """Return whether :func:`next_names` has a name for one more file, in some broker's time zone.
+
+    Args:
+        last_name: The name of the directory's last file.
+    """
+    return _lacking(1, last_name, _clock(), _EASTMOST) <= _PATIENCE_MS
 
 
 def _lacking(count: int, last_name: str | None, now: int, zone: tzinfo | None) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -79,6 +80,20 @@ def test_a_lost_file_in_the_middle_is_an_error(store):
     """Its messages have no entries."""
     remove(store, NAMES[2])
     assert "coverage_gap" in errors(store)
+
+
+@pytest.mark.parametrize(("hours", "option"), [(13, "--resume"), (48, "--replace")])
+def test_a_last_name_behind_which_no_new_one_fits_is_to_be_replaced(store, hours, option):
+    """In the broker's zone it may be past; a rebuild that continues finds no name elsewhere."""
+    remove(store, NAMES[-1])
+    ahead = timestamp_name(time.time_ns() // 1_000_000 + hours * 3_600_000, UTC)
+    (store / "index" / NAMES[-2]).rename(store / "index" / ahead)
+    (row,) = [row for row in verify(store, "auto").to_pylist() if row["severity"] == "error"]
+    assert row["rule"] == "index_ends_early"
+    assert f"`rmqindex rebuild STORE {option}`" in row["remedy"]
+    zone = "Pacific/Kiritimati"
+    rebuild_index(store, store / "index", time_zone=zone, resume=hours == 13, replace=hours == 48)
+    assert errors(store) == set()
 
 
 @pytest.mark.parametrize(("hours", "rules"), [(13, set()), (48, {"file_name_ahead"})])

@@ -105,6 +105,13 @@ class TestMessagesOutsideTheIndex:
         assert "34204 to 36140" in reason(explained, "index_behind").sentence
         assert explained.hits == ()
 
+    def test_a_file_named_in_the_future_is_not_continued(self, broker):
+        """No new name would come behind it."""
+        newest(broker).unlink()
+        newest(broker).rename(broker / "index" / "99991231235959999")
+        missing = reason(explain(broker, "Delayed", DELAYED), "not_indexed")
+        assert missing.remedy == shlex.join(["rmqindex", "rebuild", str(broker), "--replace"])
+
     def test_the_reach_is_that_of_all_files_whatever_their_names(self, broker):
         """A clock that stepped back names the newest before the others."""
         expected = reason(explain(broker, "Delayed", DELAYED), "index_reach")

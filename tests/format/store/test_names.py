@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmqindex import RmqIndexError
-from rmqindex.store.names import next_names, timestamp_name
+from rmqindex.store.names import has_next_name, next_names, timestamp_name
 from rmqindex.times import zone_of
 
 NOW = 1_704_164_645_678
@@ -156,6 +156,18 @@ def test_a_last_name_in_the_far_future_is_not_waited_for():
     last = timestamp_name(time.time_ns() // 1_000_000 + 3_600_000, UTC)
     with pytest.raises(RmqIndexError, match="no name is left"):
         next_names([0], last, zone=UTC)
+
+
+@pytest.mark.parametrize(("hours", "has_next"), [(-1, True), (13.9, True), (14.1, False)])
+def test_a_name_follows_one_that_is_past_in_some_zone(hours, has_next):
+    """Where none does, no zone helps a writer that needs one."""
+    last = timestamp_name(time.time_ns() // 1_000_000 + int(hours * 3_600_000), UTC)
+    assert has_next_name(last) is has_next
+    if has_next:
+        assert next_names([0], last, zone=zone_of("Pacific/Kiritimati")) > [last]
+    else:
+        with pytest.raises(RmqIndexError, match="no name is left"):
+            next_names([0], last, zone=zone_of("Pacific/Kiritimati"))
 
 
 ZONES = st.sampled_from(["UTC", "Asia/Shanghai", "America/New_York", "Europe/Berlin", "+05:45"])
