@@ -422,6 +422,18 @@ class TestCommitLogs:
                 rmqindex.rebuild_consume_queues(rmqindex.sample_store(), store / name)
         assert bytes_of(store) == before
 
+    def test_a_folder_of_dledger_is_known_by_its_checkpoint(self, tmp_path):
+        """A broker that was never elected has nothing else there; a store has another one."""
+        for folder, checkpoint in {
+            "dledger-n0": b"committedIndex=-1\nendIndex=-1\n",
+            "dledger-blue": bytes(4096),
+        }.items():
+            (tmp_path / folder).mkdir()
+            (tmp_path / folder / "checkpoint").write_bytes(checkpoint)
+        with pytest.raises(RmqIndexError, match=WRITE_REFUSAL):
+            rmqindex.rebuild_index(rmqindex.sample_store(), tmp_path / "dledger-n0" / "new")
+        rmqindex.rebuild_index(rmqindex.sample_store(), tmp_path / "dledger-blue" / "new")
+
     def test_a_rebuild_among_files_of_a_log_is_refused(self, kept):
         """Its last file, full of zeros yet, would be taken for a rebuild's own and removed."""
         store = kept("rocksdb_killed")

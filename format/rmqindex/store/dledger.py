@@ -54,7 +54,7 @@ __all__ = [
 # DLedgerUtils.offset2FileName.
 _LOG_NAME = re.compile(rf"[0-9]{{{FILE_NAME_DIGITS}}}")
 # IOUtils.string2File renames the old text before it renames the new one to its place.
-_BACKUP_SUFFIX = ".bak"
+_CHECKPOINTS = (CHECKPOINT_NAME, f"{CHECKPOINT_NAME}.bak")
 # Far more than the two lines of a checkpoint.
 _MAX_CHECKPOINT = 4096
 # IOUtils.properties2String ends each line; one without an end is torn, its number too.
@@ -98,8 +98,13 @@ def dledger_data(
 
 def is_dledger_folder(folder: Location) -> bool:
     """Return whether a directory is that of a DLedger broker, by its name and what is in it."""
-    return folder.name.startswith(DLEDGER_PREFIX) and any(
-        entry.name in (DATA_FOLDER, TERM_NAME) for entry in entries_or_none(folder)
+    if not folder.name.startswith(DLEDGER_PREFIX):
+        return False
+    names = {entry.name for entry in entries_or_none(folder)}
+    # Before its first election and its first message, a broker has but the checkpoint there.
+    return not names.isdisjoint((DATA_FOLDER, TERM_NAME)) or any(
+        re.search(_COMMITTED_INDEX, _text_of(folder.child(name)) or b"") is not None
+        for name in names.intersection(_CHECKPOINTS)
     )
 
 
@@ -171,7 +176,7 @@ def committed_index(data: Location) -> int | None:
         RmqIndexError: It cannot be read.
     """
     damage: CorruptCommitLogError | None = None
-    for name in (CHECKPOINT_NAME, CHECKPOINT_NAME + _BACKUP_SUFFIX):
+    for name in _CHECKPOINTS:
         path = data.parent.child(name)
         text = _text_of(path)
         if text is None:

@@ -214,10 +214,14 @@ class TestDump:
         left = len(data) - at
         assert f"size at byte {at + 4}: expected {left}, up to the end of the file" in dump.error
 
+    @pytest.mark.parametrize("is_alone", [False, True], ids=["with a log", "alone"])
     @pytest.mark.parametrize("name", ["checkpoint", "checkpoint.bak", "currterm"])
-    def test_the_texts_of_dledger_are_no_files_of_the_store(self, tmp_path, name):
+    def test_the_texts_of_dledger_are_no_files_of_the_store(self, tmp_path, name, is_alone):
         """Its checkpoint is another one than the store's of that name."""
         folder = copy_store("dledger", tmp_path) / "dledger-n0"
+        if is_alone:  # as after a start without an election
+            shutil.rmtree(folder)
+            folder.mkdir()
         text = "committedIndex=3\nendIndex=4\n"
         (folder / name).write_text(text)
         dump, items = items_of(folder / name)
