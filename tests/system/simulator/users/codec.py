@@ -34,12 +34,17 @@ def _index_paths(place: Place) -> list[Path]:
 
 
 def _files(place: Place, question: dict[str, Any]) -> Iterator[tuple[Path, Any]]:
-    from rmqindex import IndexFile
+    from rmqindex import IndexFile, RmqIndexError
 
+    layout, mode = _layout(place, question), question.get("mode", "FAILFAST")
     for path in _index_paths(place):
-        with IndexFile(
-            path, _layout(place, question), mode=question.get("mode", "FAILFAST")
-        ) as file:
+        try:
+            opened = IndexFile(path, layout, mode=mode)
+        except RmqIndexError:
+            if path.exists():
+                raise
+            continue  # it was listed by this program, and the broker has deleted it since
+        with opened as file:
             yield path, file
 
 
