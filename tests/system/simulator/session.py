@@ -250,8 +250,10 @@ class Session:
         for _ in range(5):
             outcome = self.ask("verify", {"geometry": True})
             errors = [row for row in outcome.rows or () if row["severity"] == "error"]
-            # What was being written when broker or power failed is damage until it starts.
+            # What was being written when broker or power failed is damage until it starts, and
+            # then, where its first bytes lack, until another message is written there.
             is_cut = truth.abort or judge.power_was_cut
+            is_cut |= truth.has_remains and any(_is_at_end(row, truth) for row in errors)
             unmended = _NOT_MENDED | ({"log_damaged"} if is_cut else set())
             if not outcome.is_answer or not errors or unmended & {row["rule"] for row in errors}:
                 return
@@ -523,6 +525,12 @@ def _several(draw: Draw, session: Session, step: Step) -> Step:
     elif session.world.truth.running and draw.chance(0.5):
         users[0] = _question(draw, session, draw.one(["verify", "audit", "MessageStore.verify"]))
     return {**several, "users": users}
+
+
+def _is_at_end(row: dict[str, Any], truth: Truth) -> bool:
+    """Tell whether a finding is of the place at which a broker writes the next message."""
+    name, byte = row["file"].rpartition("/")[2], row["byte"]
+    return row["rule"] == "log_damaged" and byte is not None and int(name) + byte == truth.log_end
 
 
 def _remedies(draw: Draw, session: Session) -> Iterator[Step]:
