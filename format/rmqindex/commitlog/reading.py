@@ -404,19 +404,18 @@ def _dispatched_offset(files: OpenFiles, noted: int, *, queues: bool) -> int:
     What leads to another message than the log has there is of another history of the log.
     """
     roots = list(dict.fromkeys(root_of(file.path.parent) for file in files.files))
+    reached = 0
     for lead in find_leads(roots, files.files[-1].stop, queues=queues).newest:
-        if lead.phy_offset < noted:
+        if lead.phy_offset < max(noted, reached):
             break
         if lead.kind in (LeadKind.ENTRY, LeadKind.NOTE):
             continue  # it proves a record, not that others have it
-        stop = named_stop(lead, noted, partial(_record_at, files))
-        if stop is not None:
-            return stop
-        if _record_at(files, lead.phy_offset) is None:
+        # Of an older message of a queue whose newest is not there: another queue may lead further.
+        reached = max(reached, named_stop(lead, noted, partial(_record_at, files)) or 0)
+        if reached <= lead.phy_offset and _record_at(files, lead.phy_offset) is None:
             lost = proved_lead((lead,), find_end(files), partial(written_records, files))
-            if lost is not None:
-                return lost.phy_offset + 1
-    return 0
+            reached = max(reached, 0 if lost is None else lost.phy_offset + 1)
+    return reached
 
 
 def _record_at(files: OpenFiles, offset: int) -> Records | None:

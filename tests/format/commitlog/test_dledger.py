@@ -591,6 +591,15 @@ class TestDispatched:
         with CommitLog(store) as log:
             assert log.unagreed_tail() is None
 
+    def test_a_queue_that_leads_behind_the_end_hides_no_other(self, store):
+        """Its older units lead less far than those of other queues."""
+        shutil.rmtree(store / "index")
+        (file,) = (store / "consumequeue" / "TopicTest" / "0").iterdir()
+        write(file, 29 * 20, struct.pack(">q", 1 << 20))
+        with CommitLog(store) as log:
+            assert log.committed_offset == log.max_offset
+            assert log.unagreed_tail() is None
+
     @pytest.mark.parametrize("gone", ["index", "consumequeue"])
     def test_what_leads_to_another_message_proves_nothing(self, store, gone):
         """It is of another history of the log."""
