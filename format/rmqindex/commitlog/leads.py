@@ -35,7 +35,12 @@ from rmqindex.errors import RmqIndexError
 from rmqindex.indexfile.committed import entry_rows, open_index_source, read_header
 from rmqindex.indexfile.geometry import infer_layout
 from rmqindex.layout.dledger import ENTRY_HEAD
-from rmqindex.layout.index_file import FIRST_POSITION, HEADER_SIZE, INT64_MAX, IndexHeader
+from rmqindex.layout.index_file import (
+    END_PHY_OFFSET_OFFSET,
+    FIRST_POSITION,
+    HEADER_SIZE,
+    INT64_MAX,
+)
 from rmqindex.layout.queue import (
     BATCH_UNIT_DTYPE,
     BLANK_SIZE,
@@ -203,13 +208,19 @@ def _index_lead(path: Location) -> list[Lead]:
 
 
 def _further_leads(files: Sequence[Location], last: Lead) -> Iterator[Lead]:
-    """Yield what leads as far as the last file: where a clock stepped back, an earlier one does."""
+    """Yield what leads as far as the last file: where a clock stepped back, an earlier one does.
+
+    Of each of what may be thousands of files, one field is read.
+    """
     for path in files:
-        with suppress(OSError), open(path, "rb", buffering=0) as file:  # noqa: PTH123  (of many)
-            header = file.read(HEADER_SIZE)
-            if len(header) < HEADER_SIZE or str(path) == last.path:
-                continue
-            if IndexHeader.from_bytes(header).end_phy_offset >= last.phy_offset:
+        with suppress(OSError):
+            descriptor = os.open(path, os.O_RDONLY)
+            try:
+                data = os.pread(descriptor, HEADER_SIZE, 0)
+            finally:
+                os.close(descriptor)
+            end = int.from_bytes(data[END_PHY_OFFSET_OFFSET:][:8], "big", signed=True)
+            if len(data) == HEADER_SIZE and end >= last.phy_offset and path != last.place:
                 yield from _index_lead(path)
 
 
