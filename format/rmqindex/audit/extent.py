@@ -282,10 +282,11 @@ def is_of_one_history(
     Args:
         log: The log.
         blocks: The offsets and hashes of all entries of a file.
-        end: The offset of the last one.
+        end: The offset of the last one, bytes; where another is, nothing is known.
     """
-    before = -1
+    before = last = -1
     for offsets, hashes in blocks:
+        last = int(offsets[-1])
         kept = np.append(before, offsets[offsets <= end])
         if (kept[1:] < kept[:-1]).any():
             return False
@@ -295,4 +296,4 @@ def is_of_one_history(
             found, rows = np.unique(offsets[greater], return_inverse=True)
             if keys_at(log, found, tags=True).have(rows, hashes[greater]).any():
                 return False
-    return True
+    return last == end

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -68,50 +69,158 @@ def audit_entries(
     file: AuditedFile, log: CommitLog, findings: Findings, since: int | None = None
 ) -> None:
     """Compare every entry of a file with the message at its offset."""
-    expired = 0
-    # Brokers from 5.4.0 on index tags as well; which version wrote an entry is unknown.
-    verifier = Verifier("indexed")
-    for first, entries in file.blocks():
-        if since is not None and _newest(file, entries) < since:
-            continue
-        expired += _audit_block(file, first, entries, log, verifier, findings)
-    _audit_end_time(file, log, verifier, findings)
-    if expired:
-        rule = "file_expired" if expired == file.count else "entry_expired"
-        findings.add(
-            file.path,
-            rule,
-            None,
-            f"offsets from {log.min_offset}",
-            f"{expired} of {file.count} entries before it",
+    _Entries(file, log, findings).audit(since)
+
+
+class _Entries:
+    """The pass from the entries of a file to their messages."""
+
+    def __init__(self, file: AuditedFile, log: CommitLog, findings: Findings) -> None:
+        self._file = file
+        self._log = log
+        self._findings = findings
+        # Brokers from 5.4.0 on index tags as well; which version wrote an entry is unknown.
+        self._verifier = Verifier("indexed")
+
+    def audit(self, since: int | None) -> None:
+        """Compare the entries of a time or later, or of all times."""
+        file, expired = self._file, 0
+        for first, entries in file.blocks():
+            if since is not None and _newest(file, entries) < since:
+                continue
+            expired += self._audit_block(first, entries)
+        self._audit_end_time()
+        if expired:
+            rule = "file_expired" if expired == file.count else "entry_expired"
+            expected = f"offsets from {self._log.min_offset}"
+            got = f"{expired} of {file.count} entries before it"
+            self._findings.add(file.path, rule, None, expected, got)
+
+    def _compare(self, entries: NDArray[Any], positions: NDArray[np.int32]) -> Comparison:
+        file = self._file
+        searched = SearchedFile(Location.of(file.path), lambda: nullcontext(file), file.layout)
+        return self._verifier.compare(
+            self._log,
+            [searched],
+            entries["key_hash"].astype(np.int32),
+            entries["phy_offset"].astype(np.int64),
+            positions,
         )
 
+    def _audit_end_time(self) -> None:
+        """Compare the header's last time with the message of its last entry."""
+        file = self._file
+        if not file.has_end:
+            return
+        places = file.last_places
+        compared = self._compare(file.source.entries(file.layout, places), places.astype(np.int32))
+        if (compared.rows < 0).any():
+            return  # reported with the other entries
+        times = compared.messages["store_timestamp"].to_numpy()[compared.rows].tolist()
+        if file.header.end_timestamp not in times:
+            self._findings.add(
+                file.path,
+                "end_timestamp",
+                END_TIMESTAMP_OFFSET,
+                f"{times[-1]} (entry {places[-1]})",
+                file.header.end_timestamp,
+            )
 
-def _audit_end_time(
-    file: AuditedFile, log: CommitLog, verifier: Verifier, findings: Findings
-) -> None:
-    """Compare the header's last time with the message of its last entry."""
-    if not file.has_end:
-        return
-    places = file.last_places
-    entries = file.source.entries(file.layout, places)
-    hashes, offsets = entries["key_hash"].astype(np.int32), entries["phy_offset"].astype(np.int64)
-    compared = verifier.compare(log, [_searched(file)], hashes, offsets, places.astype(np.int32))
-    if (compared.rows < 0).any():
-        return  # reported with the other entries
-    times = compared.messages["store_timestamp"].to_numpy()[compared.rows].tolist()
-    if file.header.end_timestamp not in times:
-        findings.add(
+    def _audit_block(self, first: int, entries: NDArray[Any]) -> int:
+        """Compare entries with their messages; return how many lie before the log."""
+        file = self._file
+        hashes, offsets = entries["key_hash"], entries["phy_offset"].astype(np.int64)
+        compared = self._compare(entries, np.arange(first, first + len(entries), dtype=np.int32))
+        self._report_dangling(first, offsets, compared)
+
+        def of_message(place: int) -> str:
+            wanted = compared.hashes_of(place)
+            listed = " or ".join(map(str, wanted)) or "no entry"
+            return f"{listed} (entry {first + place}, message at {offsets[place]})"
+
+        _report_zeroed(self._log, offsets[compared.states == _ZEROED], self._findings)
+        wrong = np.flatnonzero(compared.states == _MISMATCH).tolist()
+        self._findings.each(
             file.path,
-            "end_timestamp",
-            END_TIMESTAMP_OFFSET,
-            f"{times[-1]} (entry {places[-1]})",
-            file.header.end_timestamp,
+            "entry_hash",
+            ((file.byte(first + i, "key_hash"), of_message(i), int(hashes[i])) for i in wrong),
+            len(wrong),
         )
+        seen = np.flatnonzero(compared.rows >= 0)
+        times = compared.messages["store_timestamp"].to_numpy()[compared.rows[seen]]
+        self._audit_times(seen + first, entries["time_diff"].astype(np.int64)[seen], times)
+        return int(np.count_nonzero(compared.states == _UNVERIFIED))
 
+    @cached_property
+    def _is_of_one_history(self) -> bool:
+        end = self._file.end_phy_offset
+        blocks = self._file.offsets_and_hashes()
+        return end is not None and is_of_one_history(self._log, blocks, end)
 
-def _searched(file: AuditedFile) -> SearchedFile:
-    return SearchedFile(Location.of(file.path), lambda: nullcontext(file), file.layout)
+    def _report_dangling(
+        self, first: int, offsets: NDArray[np.int64], compared: Comparison
+    ) -> None:
+        states = compared.states
+        disproved = states == _BEYOND_END
+        if disproved.any() and (end := self._file.end_phy_offset) is not None:
+            disproved &= offsets > end
+            if disproved.any():
+                disproved &= self._is_of_one_history
+            expected = f"at most {end}, that of the last entry"
+            self._report_offsets(first, offsets, disproved, ("entry_dangling", expected))
+            states = np.where(disproved, _UNVERIFIED, states)
+        for state in np.unique(states[compared.rows < 0]).tolist():
+            if state == _UNVERIFIED:
+                continue
+            rule = _DANGLING.get(state, ("entry_dangling", "an offset of a message"))
+            self._report_offsets(first, offsets, states == state, rule)
+
+    def _report_offsets(
+        self,
+        first: int,
+        offsets: NDArray[np.int64],
+        wrong: NDArray[np.bool_],
+        rule: tuple[str, str],
+    ) -> None:
+        """Report the offsets of some entries by a rule, with what was expected."""
+        file, (name, expected) = self._file, rule
+        places = np.flatnonzero(wrong).tolist()
+        self._findings.each(
+            file.path,
+            name,
+            ((file.byte(first + i, "phy_offset"), f"{expected} (entry {first + i})",
+              int(offsets[i]))
+             for i in places),
+            len(places),
+        )  # fmt: skip
+
+    def _audit_times(
+        self,
+        positions: NDArray[np.int64],
+        got: NDArray[np.int64],
+        store_timestamps: NDArray[np.int64],
+    ) -> None:
+        """Compare entries' seconds, and the header's first time, with messages' store times."""
+        file, begin = self._file, self._file.header.begin_timestamp
+        expected = elapsed_seconds(store_timestamps, begin)
+        wrong = np.flatnonzero((positions > FIRST_POSITION) & (expected != got)).tolist()
+        self._findings.each(
+            file.path,
+            "time_diff",
+            ((file.byte(int(positions[i]), "time_diff"),
+              f"{expected[i]} (entry {positions[i]}, stored {store_timestamps[i]})", int(got[i]))
+             for i in wrong),
+            len(wrong),
+        )  # fmt: skip
+        for stored in store_timestamps[positions == FIRST_POSITION].tolist():
+            if stored != begin:
+                self._findings.add(
+                    file.path,
+                    "begin_timestamp",
+                    BEGIN_TIMESTAMP_OFFSET,
+                    f"{stored} (entry {FIRST_POSITION})",
+                    begin,
+                )
 
 
 def _newest(file: AuditedFile, entries: NDArray[Any]) -> int:
@@ -120,44 +229,7 @@ def _newest(file: AuditedFile, entries: NDArray[Any]) -> int:
     return file.header.begin_timestamp + seconds * MILLISECONDS
 
 
-def _audit_block(
-    file: AuditedFile,
-    first: int,
-    entries: NDArray[Any],
-    log: CommitLog,
-    verifier: Verifier,
-    findings: Findings,
-) -> int:
-    """Compare entries with their messages; return how many lie before the log."""
-    hashes, offsets = entries["key_hash"].astype(np.int32), entries["phy_offset"].astype(np.int64)
-    positions = np.arange(first, first + len(entries), dtype=np.int32)
-    compared = verifier.compare(log, [_searched(file)], hashes, offsets, positions)
-    _report_dangling(file, first, entries, compared, log, findings)
-
-    def of_message(place: int) -> str:
-        wanted = compared.hashes_of(place)
-        listed = " or ".join(map(str, wanted)) or "no entry"
-        return f"{listed} (entry {first + place}, message at {offsets[place]})"
-
-    _report_zeroed(log, offsets[compared.states == _ZEROED], findings)
-    wrong = np.flatnonzero(compared.states == _MISMATCH).tolist()
-    findings.each(
-        file.path,
-        "entry_hash",
-        ((file.byte(first + i, "key_hash"), of_message(i), int(hashes[i])) for i in wrong),
-        len(wrong),
-    )
-    seen = np.flatnonzero(compared.rows >= 0)
-    times = compared.messages["store_timestamp"].to_numpy()[compared.rows[seen]]
-    _audit_times(file, first, entries, seen, times, findings)
-    return int(np.count_nonzero(compared.states == _UNVERIFIED))
-
-
-def _report_zeroed(
-    log: CommitLog,
-    offsets: NDArray[np.int64],
-    findings: Findings,
-) -> None:
+def _report_zeroed(log: CommitLog, offsets: NDArray[np.int64], findings: Findings) -> None:
     """Report messages that lost keys to zeros, by the entries that the index has of them."""
     for offset, count in zip(*_counted(offsets), strict=True):
         file = next(each for each in log.files if each.start <= offset < each.stop)
@@ -174,85 +246,6 @@ def _counted(numbers: NDArray[np.int64]) -> tuple[list[int], list[int]]:
     """Return each number once, and how many there are of it."""
     distinct, counts = np.unique(numbers, return_counts=True)
     return distinct.tolist(), counts.tolist()
-
-
-def _report_dangling(
-    file: AuditedFile,
-    first: int,
-    entries: NDArray[Any],
-    compared: Comparison,
-    log: CommitLog,
-    findings: Findings,
-) -> None:
-    states = compared.states
-    offsets = entries["phy_offset"].astype(np.int64)
-    disproved = states == _BEYOND_END
-    if disproved.any() and (end := file.end_phy_offset) is not None:
-        disproved &= offsets > end
-        if disproved.any():
-            disproved &= is_of_one_history(log, file.offsets_and_hashes(), end)
-        expected = f"at most {end}, that of the last entry"
-        _report_offsets(file, first, offsets, disproved, ("entry_dangling", expected), findings)
-        states = np.where(disproved, _UNVERIFIED, states)
-    for state in np.unique(states[compared.rows < 0]).tolist():
-        if state == _UNVERIFIED:
-            continue
-        rule = _DANGLING.get(state, ("entry_dangling", "an offset of a message"))
-        _report_offsets(file, first, offsets, states == state, rule, findings)
-
-
-def _report_offsets(
-    file: AuditedFile,
-    first: int,
-    offsets: NDArray[np.int64],
-    wrong: NDArray[np.bool_],
-    rule: tuple[str, str],
-    findings: Findings,
-) -> None:
-    """Report the offsets of some entries by a rule, with what was expected."""
-    name, expected = rule
-    places = np.flatnonzero(wrong).tolist()
-    findings.each(
-        file.path,
-        name,
-        ((file.byte(first + i, "phy_offset"), f"{expected} (entry {first + i})", int(offsets[i]))
-         for i in places),
-        len(places),
-    )  # fmt: skip
-
-
-def _audit_times(
-    file: AuditedFile,
-    first: int,
-    entries: NDArray[Any],
-    places: NDArray[np.int64],
-    store_timestamps: NDArray[np.int64],
-    findings: Findings,
-) -> None:
-    """Compare entries' seconds, and the header's first time, with their messages' store times."""
-    header = file.header
-    positions = places + first
-    later = positions > FIRST_POSITION
-    expected = elapsed_seconds(store_timestamps, header.begin_timestamp)
-    got = entries["time_diff"].astype(np.int64)[places]
-    wrong = np.flatnonzero(later & (expected != got)).tolist()
-    findings.each(
-        file.path,
-        "time_diff",
-        ((file.byte(int(positions[i]), "time_diff"),
-          f"{expected[i]} (entry {positions[i]}, stored {store_timestamps[i]})", int(got[i]))
-         for i in wrong),
-        len(wrong),
-    )  # fmt: skip
-    for stored in store_timestamps[positions == FIRST_POSITION].tolist():
-        if stored != header.begin_timestamp:
-            findings.add(
-                file.path,
-                "begin_timestamp",
-                BEGIN_TIMESTAMP_OFFSET,
-                f"{stored} (entry {FIRST_POSITION})",
-                header.begin_timestamp,
-            )
 
 
 def _key_columns(messages: pa.RecordBatch) -> list[pa.Array]:

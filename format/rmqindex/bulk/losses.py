@@ -368,6 +368,7 @@ class LossJudge:
         self._layout = layout
         self._sound = sound
         self._tags_are_chosen = tags_are_chosen
+        self._ends: dict[str, int | None] = {}
 
     def judge(self, name: str, missing: Entries) -> Missing:
         """Return which entries that new files lack are a loss, and which are stray.
@@ -409,20 +410,14 @@ class LossJudge:
 
     def _end_of(self, name: str) -> int | None:
         """Return the offset of a file's last entry if no sound one is greater."""
-        entry = next(file for file in self._files if file.name == name)
-        last = -1
-
-        def blocks() -> Iterator[Entries]:
-            nonlocal last
-            for batch in self.entries(entry):
-                last = int(batch.offsets[-1])
-                yield batch
-
-        with suppress(RmqIndexError):
-            end = header_of(entry.path).end_phy_offset
-            if is_of_one_history(self.log, blocks(), end) and 0 <= last == end:
-                return end
-        return None
+        if name not in self._ends:
+            entry = next(file for file in self._files if file.name == name)
+            self._ends[name] = None
+            with suppress(RmqIndexError):
+                end = header_of(entry.path).end_phy_offset
+                if end >= 0 and is_of_one_history(self.log, self.entries(entry), end):
+                    self._ends[name] = end
+        return self._ends[name]
 
     @cached_property
     def _proved(self) -> int:
