@@ -19,6 +19,7 @@ from rmqindex.indexfile.proof import inherits_end, last_written
 from rmqindex.layout.index_file import (
     BEGIN_PHY_OFFSET_OFFSET,
     END_PHY_OFFSET_OFFSET,
+    ENTRY_DTYPE,
     ENTRY_SIZE,
     FIRST_POSITION,
     INDEX_COUNT_OFFSET,
@@ -67,16 +68,10 @@ def _damage_behind(
     source: IndexSource, layout: Layout, header: IndexHeader, count: int
 ) -> CorruptIndexError | None:
     """Return the error of a count that the first places behind it contradict."""
-    there = (source.size - layout.entry_offset(0)) // ENTRY_SIZE
-    stop = min(count + _ASKED, layout.index_num, there)
-    if stop <= count:
+    entries, slots = _led_to_behind(source, layout, count, _ASKED)
+    if not len(slots):
         return None
-    entries = source.entry_range(layout, count, stop)
-    known = np.flatnonzero(written(entries) & (entries["key_hash"] >= 0))
-    if not len(known):
-        return None
-    slots = slots_of(entries["key_hash"][known].astype(np.int32), layout)
-    newest = int(source.slots(layout, slots).max())
+    newest = int(slots.max())
     if newest == count and _is_ended_by(source, layout, header, entries[0]):
         expected = f"{count + 1}, behind the last entry, which end_phy_offset is of"
     else:
@@ -118,19 +113,26 @@ def layout_of_put(
     if layout is None and looks_emptied(source):
         layout = usual_layout(source.size) or layout_beside()
     position = max(header.index_count, FIRST_POSITION)
-    if (
-        layout is None
-        or position > layout.capacity
-        or layout.entry_offset(position + 1) > source.size
-    ):
+    if layout is None:
         return None
-    entry = source.entry_range(layout, position, position + 1)
-    if entry["key_hash"][0] < 0 or not 0 <= int(entry["prev_position"][0]) < position:
+    entries, slots = _led_to_behind(source, layout, position, 1)
+    if not len(slots) or not 0 <= int(entries["prev_position"][0]) < position:
         return None
-    if not written(entry)[0]:
-        return None
-    slots = slots_of(entry["key_hash"].astype(np.int32), layout)
-    return layout if int(source.slots(layout, slots)[0]) == position else None
+    return layout if int(slots[0]) == position else None
+
+
+def _led_to_behind(
+    source: IndexSource, layout: Layout, position: int, most: int
+) -> tuple[NDArray[Any], NDArray[np.int32]]:
+    """Return the first places behind a count, and to where the slots lead of those written."""
+    there = (source.size - layout.entry_offset(0)) // ENTRY_SIZE
+    stop = min(position + most, layout.index_num, there)
+    if stop <= position:
+        return np.empty(0, ENTRY_DTYPE), np.empty(0, np.int32)
+    entries = source.entry_range(layout, position, stop)
+    hashes = entries["key_hash"][written(entries) & (entries["key_hash"] >= 0)].astype(np.int32)
+    slots = slots_of(hashes, layout)
+    return entries, source.slots(layout, slots) if len(slots) else np.empty(0, np.int32)
 
 
 def error_of_count(
