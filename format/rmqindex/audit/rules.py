@@ -8,6 +8,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from rmqindex.audit.queue_rules import QUEUE_RULES, WHOLE_LOG, AuditRule, Severity
+from rmqindex.layout.columns import required_field
 from rmqindex.layout.index_file import DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM
 
 __all__ = [
@@ -26,13 +27,13 @@ SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 #: The columns of :func:`rmqindex.verify`.
 FINDING_SCHEMA = pa.schema(
     [
-        pa.field("file", pa.string(), nullable=False),
-        pa.field("rule", pa.string(), nullable=False),
-        pa.field("severity", pa.string(), nullable=False),
+        required_field("file", pa.string()),
+        required_field("rule", pa.string()),
+        required_field("severity", pa.string()),
         pa.field("byte", pa.int64()),
-        pa.field("expected", pa.string(), nullable=False),
-        pa.field("got", pa.string(), nullable=False),
-        pa.field("remedy", pa.string(), nullable=False),
+        required_field("expected", pa.string()),
+        required_field("got", pa.string()),
+        required_field("remedy", pa.string()),
     ]
 )
 

@@ -42,10 +42,10 @@ from rmqindex.layout.index_file import (
     INT64_MAX,
 )
 from rmqindex.layout.queue import (
-    BATCH_UNIT_DTYPE,
     BLANK_SIZE,
     NO_COMPACTED_OFFSET,
     UNIT_DTYPE,
+    unit_dtype,
 )
 from rmqindex.layout.record import (
     FILE_NAME_DIGITS,
@@ -94,8 +94,7 @@ class LeadKind(enum.Enum):
     NOTE = "note"
 
 
-#: What a unit of each kind of queue holds.
-_UNIT_DTYPES = {LeadKind.QUEUE: UNIT_DTYPE, LeadKind.BATCH_QUEUE: BATCH_UNIT_DTYPE}
+_QUEUE_KINDS = LeadKind.QUEUE, LeadKind.BATCH_QUEUE
 
 
 class Lead(NamedTuple):
@@ -268,7 +267,7 @@ def _names_in(folder: Path) -> Iterable[str]:
 
 def _unit_lead(path: Path, kind: LeadKind) -> list[Lead]:
     """Return where the last unit of a file leads; nothing if there is none, or a blank one."""
-    _, units = _last_units(path, _UNIT_DTYPES[kind], 1)
+    _, units = _last_units(path, kind, 1)
     if len(units):
         last = units[-1]
         if last["phy_offset"] or last["size"] != BLANK_SIZE:
@@ -276,11 +275,12 @@ def _unit_lead(path: Path, kind: LeadKind) -> list[Lead]:
     return []
 
 
-def _last_units(path: Path, dtype: np.dtype[Any], most: int) -> tuple[int, NDArray[Any]]:
+def _last_units(path: Path, kind: LeadKind, most: int) -> tuple[int, NDArray[Any]]:
     """Read the last written units of a queue's file, at most this many.
 
     Return the number of the first one, and the units; none where the file cannot be read.
     """
+    dtype = unit_dtype(is_batch=kind is LeadKind.BATCH_QUEUE)
     size_at, width = dtype.fields["size"][1], dtype["size"].itemsize  # type: ignore[index]
     with suppress(OSError), open(path, "rb", buffering=0) as file:  # noqa: PTH123  (of thousands)
         descriptor = file.fileno()
@@ -331,7 +331,7 @@ def named_stop(lead: Lead, start: int, record_at: Callable[[int], Records | None
     if lead.place is None or lead.place.local is None:
         return None
     path = lead.place.local
-    _, units = _last_units(path, _UNIT_DTYPES[lead.kind], _ANCHORS)
+    _, units = _last_units(path, lead.kind, _ANCHORS)
     for unit in units[(units["phy_offset"] >= start) & (units["size"] != BLANK_SIZE)][::-1]:
         found = record_at(int(unit["phy_offset"]))
         if found is not None and found.size[0] == unit["size"]:
@@ -408,7 +408,7 @@ def _proved(lead: Lead, end: int, read: Callable[[int, int], Iterator[Records]])
     if lead.kind is LeadKind.INDEX:
         has_entry = _has_last_entry if lead.place.local is None else _has_entry
         return lead if has_entry(lead) else None
-    if lead.place.local is not None and lead.kind in _UNIT_DTYPES:
+    if lead.place.local is not None and lead.kind in _QUEUE_KINDS:
         offset = _proved_unit(lead.place.local, lead.kind, end, read)
         return None if offset is None else lead._replace(phy_offset=offset)
     return lead
@@ -443,10 +443,9 @@ def _proved_unit(
 ) -> int | None:
     """Return the newest message behind a log's end to which a queue can be believed to lead."""
     is_batch = kind is LeadKind.BATCH_QUEUE
-    dtype = _UNIT_DTYPES[kind]
-    first, units = _last_units(path, dtype, _UNITS)
+    first, units = _last_units(path, kind, _UNITS)
     sound = _is_sound(units, is_batch=is_batch)
-    numbers = np.arange(len(units), dtype=np.int64) + first + int(path.name) // dtype.itemsize
+    numbers = np.arange(len(units), dtype=np.int64) + first + int(path.name) // units.itemsize
     queue_offsets = units["msg_base_offset"].astype(np.int64) if is_batch else numbers
     offsets, sizes = units["phy_offset"].astype(np.int64), units["size"].astype(np.int64)
     behind = np.flatnonzero(sound & (offsets >= end))

@@ -25,6 +25,7 @@ from rmqindex.commitlog.reading import (
     first_store_timestamp,
 )
 from rmqindex.commitlog.walk import record_crc_fault, records_at
+from rmqindex.layout.columns import required_field
 from rmqindex.layout.index_file import INT64_MAX
 from rmqindex.notebooks import html_table
 from rmqindex.record.batches import build_batch, one_chunk
@@ -447,7 +448,7 @@ class CommitLog:
         state = pa.DictionaryArray.from_arrays(
             pa.array(states[rows]), pa.array(MATCH_STATES, pa.string())
         )
-        state_field = pa.field("state", _STATE_TYPE, nullable=False)
+        state_field = required_field("state", _STATE_TYPE)
         fields = [state_field, *(field.with_nullable(True) for field in schema)]
         found = pa.RecordBatch.from_arrays([state, *arrays], schema=pa.schema(fields))
         return bodies.batch(found, self.files, [state_field]) if bodies.is_needed else found

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from rmqindex.commitlog.log import MATCH_STATES
 from rmqindex.consumequeue.places import LostUnits
-from rmqindex.consumequeue.reader import ConsumeQueue, last_offset, unit_dtype, units_before
+from rmqindex.consumequeue.reader import ConsumeQueue, last_offset, units_before
 from rmqindex.errors import RmqIndexError
 from rmqindex.layout.queue import (
     BLANK_SIZE,
@@ -20,6 +20,7 @@ from rmqindex.layout.queue import (
     DEFAULT_FILE_SIZE,
     LMQ_PREFIX,
     UNIT_DTYPE,
+    unit_dtype,
 )
 from rmqindex.layout.record import DISPATCH_QUEUES
 from rmqindex.storage.location import Location

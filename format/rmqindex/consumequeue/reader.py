@@ -23,6 +23,7 @@ from rmqindex.layout.queue import (
     CONSUME_QUEUE_SCHEMA,
     NO_COMPACTED_OFFSET,
     UNIT_DTYPE,
+    unit_dtype,
 )
 from rmqindex.layout.record import FILE_NAME_DIGITS
 from rmqindex.storage.disk import naming, open_to_read
@@ -151,11 +152,6 @@ class ConsumeQueue:
     def __repr__(self) -> str:
         """Show the topic, the number and how many files there are."""
         return f"ConsumeQueue({self.topic!r}, {self.queue_id}, files={len(self.files)})"
-
-
-def unit_dtype(*, is_batch: bool) -> np.dtype[Any]:
-    """Return the dtype of a unit."""
-    return BATCH_UNIT_DTYPE if is_batch else UNIT_DTYPE
 
 
 def read_units(

@@ -13,10 +13,10 @@ import numpy as np
 from rmqindex.consumequeue.places import Places
 from rmqindex.layout.index_file import INT64_MAX
 from rmqindex.layout.queue import (
-    BATCH_UNIT_DTYPE,
     BLANK_SIZE,
     NO_COMPACTED_OFFSET,
     UNIT_DTYPE,
+    unit_dtype,
 )
 from rmqindex.layout.record import FILE_NAME_DIGITS
 from rmqindex.layout.store import BATCH_FOLDER, QUEUE_FOLDER
@@ -143,7 +143,7 @@ class QueueWriter:
 
     def encoded(self, units: QueueUnits) -> NDArray[Any]:
         """Return units as they are in files."""
-        data = np.zeros(len(units.phy_offset), BATCH_UNIT_DTYPE if self._is_batch else UNIT_DTYPE)
+        data = np.zeros(len(units.phy_offset), unit_dtype(is_batch=self._is_batch))
         for name in ("phy_offset", "size", "tags_code"):
             data[name] = getattr(units, name)
         if self._is_batch:

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from rmqindex.errors import CorruptIndexError
+from rmqindex.layout.columns import required_field
 from rmqindex.layout.index_file import (
     ENTRY_DTYPE,
     FIRST_POSITION,
@@ -42,16 +43,16 @@ __all__ = [
 
 ENTRY_SCHEMA = pa.schema(
     [
-        pa.field("key_hash", pa.int32(), nullable=False),
-        pa.field("phy_offset", pa.int64(), nullable=False),
-        pa.field("store_timestamp", pa.int64(), nullable=False),
-        pa.field("time_diff", pa.int32(), nullable=False),
-        pa.field("slot", pa.int32(), nullable=False),
-        pa.field("position", pa.int32(), nullable=False),
-        pa.field("prev_position", pa.int32(), nullable=False),
+        required_field("key_hash", pa.int32()),
+        required_field("phy_offset", pa.int64()),
+        required_field("store_timestamp", pa.int64()),
+        required_field("time_diff", pa.int32()),
+        required_field("slot", pa.int32()),
+        required_field("position", pa.int32()),
+        required_field("prev_position", pa.int32()),
     ]
 )
-LOOKUP_SCHEMA = pa.schema([pa.field("query", pa.int64(), nullable=False), *ENTRY_SCHEMA])
+LOOKUP_SCHEMA = pa.schema([required_field("query", pa.int64()), *ENTRY_SCHEMA])
 
 # Arrow's recommended alignment of buffers, in bytes.
 _ALIGNMENT = 64

@@ -7,10 +7,15 @@ All integers are big-endian and signed.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pyarrow as pa
 
-from rmqindex.layout.record import required_field
+from rmqindex.layout.columns import required_field
+
+if TYPE_CHECKING:
+    from typing import Any
 
 __all__ = [
     "BATCH_UNIT_DTYPE",
@@ -25,6 +30,7 @@ __all__ = [
     "SCHEDULE_TOPIC",
     "SYSTEM_PREFIX",
     "UNIT_DTYPE",
+    "unit_dtype",
 ]
 
 # ConsumeQueue.CQ_STORE_UNIT_SIZE: 20 bytes.
@@ -42,6 +48,13 @@ BATCH_UNIT_DTYPE = np.dtype(
         ("reserved", ">i4"),
     ]
 )
+
+
+def unit_dtype(*, is_batch: bool) -> np.dtype[Any]:
+    """Return the dtype of a unit of a queue."""
+    return BATCH_UNIT_DTYPE if is_batch else UNIT_DTYPE
+
+
 # BatchConsumeQueue.INVALID_POS.
 NO_COMPACTED_OFFSET = -1
 # ConsumeQueue.fillPreBlank: units before a queue's first message.

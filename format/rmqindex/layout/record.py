@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from rmqindex.layout.columns import required_field
+
 __all__ = [
     "BLANK_MAGIC_CODE",
     "BODY_CRC_OFFSET",
@@ -58,7 +60,6 @@ __all__ = [
     "STORE_TIMESTAMP_OFFSET",
     "SYS_FLAG_OFFSET",
     "V6_EXTRA",
-    "required_field",
 ]
 
 # MessageDecoder.MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2 and BLANK_MAGIC_CODE.
@@ -130,11 +131,6 @@ INNER_NUM = "INNER_NUM"
 # A light message's queues, and its offset in each (MessageConst.PROPERTY_INNER_MULTI_DISPATCH).
 DISPATCH_QUEUES = "INNER_MULTI_DISPATCH"
 DISPATCH_OFFSETS = "INNER_MULTI_QUEUE_OFFSET"
-
-
-def required_field(name: str, data_type: pa.DataType) -> pa.Field:
-    """Return a column that is never null."""
-    return pa.field(name, data_type, nullable=False)
 
 
 _TEXTS = pa.list_(required_field("element", pa.string()))

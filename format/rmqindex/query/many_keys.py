@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from rmqindex.commitlog.bodies import bad_body
 from rmqindex.keys.hashing import index_key_hashes
+from rmqindex.layout.columns import required_field
 from rmqindex.layout.index_file import INT64_MAX, INT64_MIN
 from rmqindex.query.ranks import SearchedFile
 from rmqindex.query.verification import MATCH_CODES, NO_LOG, Verifier, pairs_kept
@@ -29,13 +30,13 @@ __all__ = ["LOOKUP_SCHEMA", "lookup_keys"]
 #: ``verified``, else cut to whole seconds after the file's first entry.
 LOOKUP_SCHEMA = pa.schema(
     [
-        pa.field("topic", pa.string(), nullable=False),
-        pa.field("key", pa.string(), nullable=False),
-        pa.field("phy_offset", pa.int64(), nullable=False),
-        pa.field("store_timestamp", pa.timestamp("ms", "UTC"), nullable=False),
-        pa.field("match_state", pa.string(), nullable=False),
-        pa.field("file", pa.string(), nullable=False),
-        pa.field("position", pa.int32(), nullable=False),
+        required_field("topic", pa.string()),
+        required_field("key", pa.string()),
+        required_field("phy_offset", pa.int64()),
+        required_field("store_timestamp", pa.timestamp("ms", "UTC")),
+        required_field("match_state", pa.string()),
+        required_field("file", pa.string()),
+        required_field("position", pa.int32()),
     ]
 )
 # How many entries are compared with their messages at a time.
