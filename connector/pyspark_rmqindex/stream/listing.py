@@ -22,7 +22,7 @@ from rmqindex import IndexFile, RmqIndexError
 from rmqindex.indexfile import fits_layout, open_index_source
 from rmqindex.layout import FIRST_POSITION
 from rmqindex.storage import UnsteadyError, read_steady
-from rmqindex.store import lacking_text, open_in_store
+from rmqindex.store import SnapshotFile, lacking_text, open_in_store
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -167,21 +167,14 @@ class Directories:
         with open_in_store(file.path, layout, options.mode) as index_file:
             header, fingerprint = index_file.header, index_file.fingerprint()
             checksum = index_file.checksum(stop)
-        assert fingerprint is not None  # there are entries
         seen = SeenFile(
             file.name_path.name, header.begin_timestamp, header.begin_phy_offset, stop, checksum
         )
-        whole = FileSlice(
-            path=file.path,
-            name_path=file.name_path,
-            hash_slot_num=layout.hash_slot_num,
-            index_num=layout.index_num,
-            begin_timestamp=header.begin_timestamp,
-            fingerprint=fingerprint,
-            limit=stop,
-            start=FIRST_POSITION,
-            stop=stop,
+        snapshot = SnapshotFile(
+            file, options.mode, layout, header, stop - FIRST_POSITION, fingerprint
         )
+        whole = FileSlice.of(snapshot)
+        assert whole is not None  # there are entries
         return LiveFile(seen, whole)
 
     def _layout_of(self, file: FileEntry) -> Layout | None:
