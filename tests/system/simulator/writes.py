@@ -293,7 +293,7 @@ def _lost_entries(
         (entry.key_hash, entry.offset)
         for damage in world.damages
         if damage.file.startswith("index/") and damage.stop <= _HEADER
-        if not _is_as_killed(world, damage)
+        if not _is_as_killed(world, damage, before)
         for entry in damage.entries
         if (entry.key_hash, entry.offset) not in after.entries
         and argv[0] != "recover"
@@ -316,20 +316,15 @@ def _lost_entries(
             yield "lost by a write", f"entries before and not after {differs}, the other way {more}"
 
 
-def _is_as_killed(world: World, damage: Damage) -> bool:
+def _is_as_killed(world: World, damage: Damage, before: Files) -> bool:
     """Tell whether a damaged count is what a kill leaves between an entry and the count.
 
     The broker that starts then indexes the message again.
     """
-    counted = [((one.file, one.position), one.offset) for one in world.truth.entries]
-    last = max(counted, default=(("", 0), -1))
-    return (
-        world.truth.abort
-        and len(damage.entries) == 1
-        and all(
-            (one.file, one.position) > last[0] and one.offset == last[1] for one in damage.entries
-        )
-    )
+    counted = [(one.file, one.position, one.offset) for one in world.truth.entries]
+    *_, last = max(counted, default=("", 0, -1))
+    lost = Counter((one.key_hash, one.offset) for one in damage.entries)
+    return world.truth.abort and lost == before.put and all(at == last for _, at in lost)
 
 
 def _has_stale_entries(world: World) -> bool:
