@@ -29,7 +29,7 @@ EXCEPTIONS = {
         "the commit of a stream takes such an append from within",
     ),
     "support/command_line.py": (
-        {"rmqindex.cli.command", "rmqindex.explanation.wording"},
+        {"rmqindex.cli.command", "rmqindex.explanation.commands"},
         "the command runs in this process, without what its entry point does to all of it",
     ),
     "support/file_reads.py": (

@@ -11,7 +11,8 @@ __all__ = ["COMMANDS", "advised", "load", "run"]
 
 def advised():
     """Return the names of the functions that write the commands which an explanation advises."""
-    from rmqindex.explanation.wording import Commands
+    from rmqindex.explanation.commands import Commands
 
     functions = {name for name, each in vars(Commands).items() if isfunction(each)}
-    return {name for name in functions if not name.startswith("_")}
+    of_audits = {"of_store", "of_file", "shown"}
+    return {name for name in functions - of_audits if not name.startswith("_")}

@@ -1,33 +1,25 @@
-"""What an audit found: each fault once, with remedies that agree."""
+"""What an audit found: each fault once."""
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from rmqindex.audit.queue_rules import BEYOND_LOG, QUEUES, TOPICS
-from rmqindex.audit.rules import AUDIT_RULES, FINDING_SCHEMA, RESTORE_LOG, SURPLUS, WHOLE_LOG
+from rmqindex.audit.remedies import with_one_rebuild, with_replacing
+from rmqindex.audit.rules import AUDIT_RULES, FINDING_SCHEMA
 from rmqindex.errors import CorruptCommitLogError
 from rmqindex.layout.dledger import COMMITTED_INDEX_KEY
 from rmqindex.storage.location import path_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator
 
     from rmqindex.errors import RmqIndexError
 
-__all__ = ["Findings", "place_of", "with_agreeing_remedies"]
+__all__ = ["Findings", "place_of"]
 
 _RULES = {rule.name: rule for rule in AUDIT_RULES}
-_REBUILD = "`rmqindex rebuild-queues STORE --replace"
-_COMMAND = re.compile(f"{_REBUILD}(?P<options>[^`]*)`")
-_REPLACE = "`rmqindex rebuild STORE --replace"
-# A rebuild that is refused, or not enough, where another finding needs one that replaces.
-_CONTINUE = re.compile("`rmqindex rebuild STORE(?: --resume)?`")
-_CONDITION = re.compile(f"(?P<first>[Ii]){WHOLE_LOG[1:]}(?P<then>.)")
-_OPTION = re.compile(r" --[a-z-]+(?: [^- ]\S*)?")
 
 
 def place_of(file: str, rule: str, byte: int | None, expected: str) -> tuple[object, ...]:
@@ -98,9 +90,9 @@ class Findings:
     def batch(self) -> pa.RecordBatch:
         """Return all findings; those beyond the limit as one last row per rule."""
         rules = dict.fromkeys(rule for _, rule in self._counts)
-        remedies = _with_one_rebuild([_RULES[rule].remedy for rule in rules], self._options)
+        remedies = with_one_rebuild([_RULES[rule].remedy for rule in rules], self._options)
         if self._needs_replace:
-            remedies = [_CONTINUE.sub(f"{_REPLACE}`", remedy) for remedy in remedies]
+            remedies = [with_replacing(remedy) for remedy in remedies]
         by_rule = dict(zip(rules, remedies, strict=True))
         return pa.RecordBatch.from_pylist(
             [
@@ -122,60 +114,3 @@ class Findings:
         for (file, rule), count in self._counts.items():
             if count > self._limit:
                 yield file, rule, None, f"at most {self._limit} shown", f"{count} findings"
-
-
-def _with_one_rebuild(remedies: Sequence[str], values: Mapping[str, str]) -> list[str]:
-    """Return the remedies of one store's queues with one command that none of them has refused."""
-    options: dict[str, None] = {}
-    for remedy in remedies:
-        for command in _COMMAND.finditer(remedy):
-            for option in _OPTION.findall(command["options"]):
-                name = option.split()[0]
-                options[f" {name} {values[name]}" if name in values else option] = None
-    rebuild = f"{_REBUILD}{''.join(options)}`"
-    first = "restore `config/topics.json`, " if TOPICS in remedies else ""
-    united = []
-    for remedy in remedies:
-        text = remedy.replace(QUEUES, BEYOND_LOG) if BEYOND_LOG in remedies else remedy
-        text = text.replace("stop the broker", f"{first}stop the broker")
-        united.append(_COMMAND.sub(rebuild, text))
-    return united
-
-
-def with_agreeing_remedies(findings: pa.Table, *, has_log: bool) -> pa.Table:
-    """Return the findings of all parts of an audit with remedies that none of them has refused.
-
-    Args:
-        findings: What was found, with the columns of ``FINDING_SCHEMA``.
-        has_log: Whether a CommitLog was compared, and so is whole if no finding says otherwise.
-    """
-    remedies = findings["remedy"].to_pylist()
-    severities = findings["severity"].to_pylist()
-    errors = {each for each, of in zip(remedies, severities, strict=True) if of == "error"}
-    # What has to be replaced cannot be continued, and one rebuild does for all.
-    replaces = any(f"{_REPLACE}{after}" in each for each in errors for after in ("`", " --max"))
-    replaces |= SURPLUS in findings["rule"].to_pylist()  # a file that no rebuild writes on
-    needs_log = RESTORE_LOG in errors
-
-    def agreed(remedy: str) -> str:
-        if replaces:
-            remedy = _CONTINUE.sub(f"{_REPLACE}`", remedy)
-        if needs_log:
-            remedy = remedy.replace("; else restore it first", "")
-        elif has_log and remedy.startswith(WHOLE_LOG):
-            remedy, _, without_log = remedy.partition("; without ")
-            remedy += "." if without_log else ""
-        return remedy if not needs_log and not has_log else _CONDITION.sub(settled, remedy)
-
-    def settled(condition: re.Match[str]) -> str:
-        """Return what stands in place of the condition that the log is whole, which is known."""
-        is_start = condition["first"].isupper()
-        if needs_log:
-            first = "Restore" if is_start else "restore"
-            return f"{first} the CommitLog first; then {condition['then']}"
-        return condition["then"].upper() if is_start else condition["then"]
-
-    column = pa.array(map(agreed, remedies), pa.string())
-    return findings.set_column(
-        FINDING_SCHEMA.get_field_index("remedy"), FINDING_SCHEMA.field("remedy"), column
-    )

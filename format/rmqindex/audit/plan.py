@@ -19,8 +19,9 @@ from rmqindex.audit.extent import (
     log_start,
 )
 from rmqindex.audit.file import audit_file
-from rmqindex.audit.findings import Findings, place_of, with_agreeing_remedies
+from rmqindex.audit.findings import Findings, place_of
 from rmqindex.audit.log import audit_coverage, audit_entries
+from rmqindex.audit.remedies import with_agreeing_remedies
 from rmqindex.audit.rules import FINDING_SCHEMA
 from rmqindex.audit.store import (
     audit_barrier,

@@ -15,6 +15,7 @@ import numpy as np
 from rmqindex.arguments import int_of, int_or_none
 from rmqindex.commitlog.snapshot import commit_log_of
 from rmqindex.errors import RmqIndexError
+from rmqindex.explanation.commands import Commands
 from rmqindex.explanation.diagnosis import Evidence, diagnose
 from rmqindex.explanation.index_search import (
     BrokerSearch,
@@ -38,7 +39,7 @@ from rmqindex.explanation.log_search import (
     gaps_of,
 )
 from rmqindex.explanation.result import OF_OTHERS, IndexReach, LookupExplanation
-from rmqindex.explanation.wording import Commands, Times
+from rmqindex.explanation.wording import Times
 from rmqindex.indexfile.geometry import AmbiguousLayoutError
 from rmqindex.keys.hashing import index_key, key_hash
 from rmqindex.keys.messages import tag_key
@@ -173,7 +174,7 @@ def explain_lookup(
             log,
         )
         evidence = case.collect(max_msgs_num_batch, search_log, times, progress)
-        reasons = diagnose(evidence, Commands.of(store, log, layout), times)
+        reasons = diagnose(evidence, Commands.of(store, log, layout, commit_log), times)
     return LookupExplanation(
         topic,
         key,

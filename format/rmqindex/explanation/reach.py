@@ -27,7 +27,7 @@ from rmqindex.commitlog.leads import find_leads, proved_lead
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.commitlog.snapshot import older_tail
 from rmqindex.errors import RmqIndexError
-from rmqindex.explanation.wording import Commands
+from rmqindex.explanation.commands import Commands
 from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.indexfile.geometry import infer_layout
 from rmqindex.storage.filesystem import UnreadableError

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
-import shlex
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +15,7 @@ from rmqindex.answers.terminal import progress_bar
 from rmqindex.answers.text import complain_of_lacking, counted
 from rmqindex.answers.writes import written_answer
 from rmqindex.audit.plan import whole_audit
+from rmqindex.audit.remedies import typed_findings
 from rmqindex.audit.rules import SEVERITIES
 from rmqindex.cli.invocation import command
 from rmqindex.cli.options import (
@@ -35,32 +32,19 @@ from rmqindex.cli.options import (
     zone_option,
 )
 from rmqindex.commitlog.snapshot import commit_log_of
-from rmqindex.errors import RmqIndexError, command_line
-from rmqindex.explanation.wording import Commands
-from rmqindex.indexfile.geometry import Layout, infer_layout
-from rmqindex.layout.store import INDEX_FOLDER
-from rmqindex.storage.location import Location
-from rmqindex.store.snapshot import IndexSnapshot, layout_beside
-from rmqindex.store.store import Store, index_entries
+from rmqindex.explanation.commands import Commands
+from rmqindex.store.snapshot import IndexSnapshot
+from rmqindex.store.store import Store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from rmqindex.answers.answer import Answer, Form, Zone
     from rmqindex.audit.rules import Severity
-    from rmqindex.commitlog.log import CommitLog
     from rmqindex.indexfile.entries import Mode
+    from rmqindex.indexfile.geometry import Layout
 
 __all__ = ["plot", "verify"]
-
-_LAYOUT_OPTION = "--max-hash-slot-num"
-# In a rule's remedy: a command with what stands for the user's own store or file, or a call.
-_TYPED = re.compile(
-    r"`rmqindex (?P<name>[a-z-]+) (?P<what>STORE|FILE)(?P<options>[^`]*)`|cover_index\(STORE\)"
-)
-_REBUILDS = "`rmqindex rebuild STORE"
-# The commands that look for the CommitLog beside the index unless they are told.
-_WITH_LOG = ("verify", "expire", "relayout")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,12 +107,9 @@ class Verify:
         finally:
             if log is not None:
                 log.close()
-        findings = table.to_pylist()
-        errors = [finding["remedy"] for finding in findings if finding["severity"] == "error"]
-        remedies = _Remedies(self.path, log, self.commit_log, errors, self.layout)
-        for finding in findings:
-            finding["file"] = _as_given(finding["file"], self.path)
-            finding["remedy"] = remedies.text(finding["remedy"], finding["file"])
+        store = Store.open(self.path, needs_index=False)
+        commands = Commands.of(store, log, self.layout, self.commit_log)
+        findings = typed_findings(table, commands)
         failing = SEVERITIES[: SEVERITIES.index(self.fail_on) + 1]
         is_failed = any(finding["severity"] in failing for finding in findings)
         yield findings_answer(
@@ -150,106 +131,6 @@ verify = command(
     "rmqindex verify store --json \\\n    | jq '.findings[] | select(.severity == \"error\")'",
     several="store",
 )
-
-
-class _Remedies:
-    """Writes the remedies of the findings of one path."""
-
-    def __init__(
-        self,
-        path: str,
-        log: CommitLog | None,
-        given: str | None,
-        errors: Sequence[str],
-        layout: Layout | None,
-    ) -> None:
-        self._store = Store.open(path, needs_index=False)
-        rebuilds = [remedy for remedy in errors if _REBUILDS in remedy]
-        self._is_unknown = layout is None and (
-            any(_LAYOUT_OPTION in remedy for remedy in rebuilds)
-            or (bool(rebuilds) and not _shows_geometry(self._store.index))
-        )
-        self._layout = Layout() if self._is_unknown else layout
-        self._path = path
-        commands = Commands.of(self._store, log)
-        named = given if given != "auto" else None
-        self._is_store = commands.is_store or (
-            named is None and self._store.index.absolute.name == INDEX_FOLDER
-        )
-        self._log = commands.log or named
-
-    def text(self, remedy: str, file: str) -> str:
-        """Return the remedy of a finding in a file."""
-
-        def typed(match: re.Match[str]) -> str:
-            if match["name"] is None:
-                return f"cover_index({self._shown(self._store.root)!r})"
-            options = shlex.split(match["options"])
-            layout = self._layout
-            if layout is not None and match["name"] == "rebuild" and _LAYOUT_OPTION not in options:
-                options += [_LAYOUT_OPTION, str(layout.hash_slot_num)]
-                options += ["--max-index-num", str(layout.index_num)]
-            if match["name"] == "relayout" and (beside := layout or _layout_beside(file)):
-                options += ["--slots", str(beside.hash_slot_num)]
-                options += ["--entries", str(beside.index_num)]
-            if match["what"] == "FILE":
-                return f"`{command_line(match['name'], file, options=options)}`"
-            return f"`{self._of_store(match['name'], options)}`"
-
-        if self._is_unknown and "broker.conf" not in remedy:
-            numbers = "with the numbers of broker.conf if it has others"
-            remedy = remedy.replace(f"run {_REBUILDS}", f"run, {numbers}, {_REBUILDS}")
-        return _TYPED.sub(typed, remedy)
-
-    def _of_store(self, name: str, options: list[str]) -> str:
-        store = self._store
-        if name == "rebuild" and store.root.local is None:
-            return command_line(name, self._log or store.root, options=["--out", "DIR"])
-        if self._is_store:
-            return command_line(name, self._shown(store.root), options=options)
-        if name == "rebuild":
-            out = ["--out", self._shown(store.index)]
-            return command_line(name, self._log or "COMMITLOG", options=[*out, *options])
-        if name == "rebuild-queues":
-            out = ["--out", self._shown(store.index.parent)]
-            return command_line(name, self._log or "COMMITLOG", options=[*out, *options])
-        if name in _WITH_LOG and self._log is not None:
-            options = [*options, "--commit-log", self._log]
-        where = self._path if name == "verify" else self._shown(store.index)
-        return command_line(name, where, options=options)
-
-    def _shown(self, location: Location) -> str:
-        return _as_given(str(location), self._path)
-
-
-def _layout_beside(file: str) -> Layout | None:
-    """Return the geometry that the files beside a file show, if they can be listed."""
-    try:
-        return layout_beside(Location.of(file))
-    except RmqIndexError:
-        return None
-
-
-def _shows_geometry(index: Location) -> bool:
-    """Return whether a rebuild finds the geometry of an index by itself, as a new one does."""
-    try:
-        files = [entry for entry in index_entries(index) if not entry.is_directory]
-    except RmqIndexError:
-        return True
-    for file in files:
-        if file.size == Layout().file_size:
-            return True
-        with suppress(RmqIndexError):
-            infer_layout(file.path)
-            return True
-    return not files
-
-
-def _as_given(file: str, path: str) -> str:
-    """Return a path relative to the working directory if the user's is, else absolute."""
-    if Location.of(file).local is None:
-        return file
-    return os.path.abspath(file) if os.path.isabs(path) else os.path.relpath(file)  # noqa: PTH100, PTH117
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

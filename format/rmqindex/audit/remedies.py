@@ -1,0 +1,145 @@
+"""What findings advise, made to agree: no command that another finding has refused."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from rmqindex.audit.queue_rules import BEYOND_LOG, QUEUES, TOPICS
+from rmqindex.audit.rules import FINDING_SCHEMA, RESTORE_LOG, SURPLUS, WHOLE_LOG
+from rmqindex.errors import RmqIndexError
+from rmqindex.indexfile.geometry import Layout
+from rmqindex.storage.location import Location
+from rmqindex.store.snapshot import layout_beside
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rmqindex.explanation.commands import Commands
+
+__all__ = ["typed_findings", "with_agreeing_remedies", "with_one_rebuild", "with_replacing"]
+
+_QUEUES = "`rmqindex rebuild-queues STORE --replace"
+_OF_QUEUES = re.compile(f"{_QUEUES}(?P<options>[^`]*)`")
+_REBUILD = "`rmqindex rebuild STORE"
+_REPLACE = f"{_REBUILD} --replace"
+# A rebuild that is refused, or not enough, where another finding needs one that replaces.
+_CONTINUE = re.compile(f"{_REBUILD}(?: --resume)?`")
+_CONDITION = re.compile(f"(?P<first>[Ii]){WHOLE_LOG[1:]}(?P<then>.)")
+_OPTION = re.compile(r" --[a-z-]+(?: [^- ]\S*)?")
+_LAYOUT_OPTION = "--max-hash-slot-num"
+# In a rule's remedy: a command with what stands for the user's own store or file, or a call.
+_TYPED = re.compile(
+    r"`rmqindex (?P<name>[a-z-]+) (?P<what>STORE|FILE)(?P<options>[^`]*)`|cover_index\(STORE\)"
+)
+
+
+def with_one_rebuild(remedies: Sequence[str], values: Mapping[str, str]) -> list[str]:
+    """Return the remedies of one store's queues with one command that none of them has refused."""
+    options: dict[str, None] = {}
+    for remedy in remedies:
+        for command in _OF_QUEUES.finditer(remedy):
+            for option in _OPTION.findall(command["options"]):
+                name = option.split()[0]
+                options[f" {name} {values[name]}" if name in values else option] = None
+    rebuild = f"{_QUEUES}{''.join(options)}`"
+    first = "restore `config/topics.json`, " if TOPICS in remedies else ""
+    united = []
+    for remedy in remedies:
+        text = remedy.replace(QUEUES, BEYOND_LOG) if BEYOND_LOG in remedies else remedy
+        text = text.replace("stop the broker", f"{first}stop the broker")
+        united.append(_OF_QUEUES.sub(rebuild, text))
+    return united
+
+
+def with_replacing(remedy: str) -> str:
+    """Return a remedy with a rebuild that replaces, where one that continues would be refused."""
+    return _CONTINUE.sub(f"{_REPLACE}`", remedy)
+
+
+def with_agreeing_remedies(findings: pa.Table, *, has_log: bool) -> pa.Table:
+    """Return the findings of all parts of an audit with remedies that none of them has refused.
+
+    Args:
+        findings: What was found, with the columns of ``FINDING_SCHEMA``.
+        has_log: Whether a CommitLog was compared, and so is whole if no finding says otherwise.
+    """
+    remedies = findings["remedy"].to_pylist()
+    severities = findings["severity"].to_pylist()
+    errors = {each for each, of in zip(remedies, severities, strict=True) if of == "error"}
+    # What has to be replaced cannot be continued, and one rebuild does for all.
+    replaces = any(f"{_REPLACE}{after}" in each for each in errors for after in ("`", " --max"))
+    replaces |= SURPLUS in findings["rule"].to_pylist()  # a file that no rebuild writes on
+    needs_log = RESTORE_LOG in errors
+
+    def agreed(remedy: str) -> str:
+        if replaces:
+            remedy = with_replacing(remedy)
+        if needs_log:
+            remedy = remedy.replace("; else restore it first", "")
+        elif has_log and remedy.startswith(WHOLE_LOG):
+            remedy, _, without_log = remedy.partition("; without ")
+            remedy += "." if without_log else ""
+        return remedy if not needs_log and not has_log else _CONDITION.sub(settled, remedy)
+
+    def settled(condition: re.Match[str]) -> str:
+        """Return what stands in place of the condition that the log is whole, which is known."""
+        is_start = condition["first"].isupper()
+        if needs_log:
+            first = "Restore" if is_start else "restore"
+            return f"{first} the CommitLog first; then {condition['then']}"
+        return condition["then"].upper() if is_start else condition["then"]
+
+    column = pa.array(map(agreed, remedies), pa.string())
+    return findings.set_column(
+        FINDING_SCHEMA.get_field_index("remedy"), FINDING_SCHEMA.field("remedy"), column
+    )
+
+
+def typed_findings(findings: pa.Table, commands: Commands) -> list[dict[str, Any]]:
+    """Return the rows of findings with paths and commands as the user of a shell types them."""
+    rows: list[dict[str, Any]] = findings.to_pylist()
+    rebuilds = [
+        row["remedy"] for row in rows if row["severity"] == "error" and _REBUILD in row["remedy"]
+    ]
+    needs_numbers = commands.layout is None and bool(rebuilds)
+    needs_numbers &= any(_LAYOUT_OPTION in each for each in rebuilds) or not commands.shows_geometry
+    for row in rows:
+        row["file"] = commands.shown(row["file"])
+        row["remedy"] = _typed(row["remedy"], row["file"], commands, needs_numbers=needs_numbers)
+    return rows
+
+
+def _typed(remedy: str, file: str, commands: Commands, *, needs_numbers: bool) -> str:
+    """Return the remedy of a finding in a file."""
+
+    def typed(match: re.Match[str]) -> str:
+        name = match["name"]
+        if name is None:
+            return f"cover_index({commands.shown(commands.store.root)!r})"
+        options = shlex.split(match["options"])
+        if name == "rebuild" and needs_numbers and _LAYOUT_OPTION not in options:
+            options += [_LAYOUT_OPTION, str(Layout().hash_slot_num)]
+            options += ["--max-index-num", str(Layout().index_num)]
+        if name == "relayout" and (beside := commands.layout or _layout_beside(file)):
+            options += ["--slots", str(beside.hash_slot_num)]
+            options += ["--entries", str(beside.index_num)]
+        if match["what"] == "FILE":
+            return f"`{commands.of_file(name, file, *options)}`"
+        return f"`{commands.of_store(name, *options)}`"
+
+    if needs_numbers and "broker.conf" not in remedy:
+        numbers = "with the numbers of broker.conf if it has others"
+        remedy = remedy.replace(f"run {_REBUILD}", f"run, {numbers}, {_REBUILD}")
+    return _TYPED.sub(typed, remedy)
+
+
+def _layout_beside(file: str) -> Layout | None:
+    """Return the geometry that the files beside a file show, if they can be listed."""
+    try:
+        return layout_beside(Location.of(file))
+    except RmqIndexError:
+        return None
