@@ -16,6 +16,7 @@ from rmqindex.transaction.broker_lock import BrokerState
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from rmqindex.explanation.commands import Commands
     from rmqindex.explanation.index_search import PairOffsets, Window
     from rmqindex.explanation.log_search import Fit, IndexCover, KeyForms, LogMessage, LogSearch
     from rmqindex.explanation.result import (
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
         LogReach,
         OtherTopic,
     )
-    from rmqindex.explanation.wording import Commands, Times
+    from rmqindex.explanation.wording import Times
 
 __all__ = ["Evidence", "diagnose"]
 
@@ -150,7 +151,7 @@ class _Diagnosis:
                 phy_offsets=tuple(hit.phy_offset for hit in hits),
             )
         elif not evidence.files:
-            yield Reason("no_index", EXPLAIN_REASONS["no_index"], self.commands.rebuild())
+            yield Reason("no_index", EXPLAIN_REASONS["no_index"], self._rebuild_with())
         elif not evidence.own_entries:
             sentence = f"No entry of {self._name} in {self._files}."
             if any(hit.reason in ("zeroed", "dangling") for hit in evidence.entries):
@@ -223,16 +224,22 @@ class _Diagnosis:
         tags = ("--index-tags",) * is_tag
         if index is None:
             replace = ("--replace",) if self.evidence.files else ()
-            return self.commands.rebuild(*replace, *tags)
+            return self._rebuild_with(*replace, *tags)
         # Resuming adds keys that the last message lacks, and no tags of it.
         behind = first > index.end_phy_offset or (first == index.end_phy_offset and not is_tag)
         return self._rebuild(*tags, behind=behind and not (log and outside(index, log)[0]))
 
     def _rebuild(self, *options: str, behind: bool) -> str | None:
         if not behind or not self.evidence.can_resume:
-            return self.commands.rebuild("--replace", *options)
+            return self._rebuild_with("--replace", *options)
         is_running = self.evidence.broker is BrokerState.RUNNING
-        return None if is_running else self.commands.rebuild("--resume", *options)
+        return None if is_running else self._rebuild_with("--resume", *options)
+
+    def _rebuild_with(self, *options: str) -> str | None:
+        """Return a rebuild; of a damaged log, which it refuses, what says how to go on."""
+        log = self.evidence.log
+        is_damaged = log is not None and bool(log.faults)
+        return self.commands.verify() if is_damaged else self.commands.rebuild(*options)
 
     def _state(self) -> str:
         """Return what the broker will do about messages that the index lacks."""

@@ -232,6 +232,37 @@ class TestMessagesOutsideTheIndex:
         rebuild_index(store / "commitlog", store / "index", replace=True)
         assert not {"not_indexed", "damaged"} & set(codes(explain(store, "TopicTest", "order-49")))
 
+    def test_no_rebuild_is_advised_that_the_damaged_log_refuses(self, store):
+        """What is to be restored first is for the audit to say."""
+        newest(store).unlink()
+        log = max((store / "commitlog").iterdir())
+        with CommitLog(store) as whole:
+            (at, *_) = whole.scan(120_000, columns=["phy_offset"])
+        place = at["phy_offset"][0].as_py() - int(log.name)
+        data = bytearray(log.read_bytes())
+        data[place : place + 8] = bytes(8)
+        log.write_bytes(data)
+        explained = explain(store, "TopicTest", "order-49")
+        for code in ("index_behind", "log_damaged"):
+            assert reason(explained, code).remedy == f"rmqindex verify {store}"
+        assert not any(" rebuild " in (each.remedy or "") for each in explained.reasons)
+        with pytest.raises(RmqIndexError):
+            rebuild_index(store / "commitlog", store / "index", resume=True)
+        remedies = rmqindex.verify(store, "auto")["remedy"].to_pylist()
+        assert any("Restore the CommitLog first; then" in each for each in remedies)
+
+    def test_where_no_file_shows_the_geometry_no_rebuild_is_advised_without_it(self, tmp_path):
+        """It is refused; the audit gives the numbers to replace."""
+        tagged_log(tmp_path, 3)
+        rebuild_index(tmp_path, tmp_path / "index", layout=Layout(17, 100))
+        (path,) = (tmp_path / "index").iterdir()
+        path.write_bytes(bytes(40) + path.read_bytes()[40:])
+        explained = explain(tmp_path, "T", "k1")
+        remedies = {each.remedy for each in explained.reasons} - {None}
+        assert remedies == {f"rmqindex verify {tmp_path}"}
+        with pytest.raises(RmqIndexError):
+            rebuild_index(tmp_path, tmp_path / "index", replace=True)
+
     def test_a_killed_broker_does_not_index_it(self, broker):
         """The index is completed before it starts."""
         newest(broker).unlink()
