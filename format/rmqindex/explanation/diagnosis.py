@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rmqindex.explanation.index_search import topic_code
 from rmqindex.explanation.result import EXPLAIN_REASONS, OF_OTHERS, Reason, outside
 from rmqindex.explanation.wording import counted, listed, ranges
 from rmqindex.keys.hashing import index_key
@@ -33,15 +34,8 @@ __all__ = ["Evidence", "diagnose"]
 _DAY = 24 * 3_600_000
 # MQAdminImpl of clients from 5.0 on.
 _CLIENT_WINDOW = 3 * _DAY
-_TOPIC_CODES = {
-    "SCHEDULE_TOPIC_XXXX": "schedule_topic",
-    "RMQ_SYS_TRANS_HALF_TOPIC": "half_topic",
-    "RMQ_SYS_TRANS_OP_HALF_TOPIC": "op_topic",
-    "rmq_sys_wheel_timer": "timer_topic",
-}
 # The likeliest mistake first; the topics in which a broker keeps messages of others in between.
 _ORDER = {"topic_spelling": 0, "other_topic": 2}
-_PREFIX_CODES = {"%RETRY%": "retry_topic", "%DLQ%": "dead_letter_topic"}
 _ENTRY_NOUN = ("entry", "entries")
 # How a text may fit the key without being it.
 _LIKE: tuple[Fit, ...] = ("tag", "several", "spelling")
@@ -58,6 +52,7 @@ class Evidence:
         files: What each file holds, newest first.
         index: How far the index reaches; None without entries.
         can_resume: Whether all files are sound, and the last one has the last messages and name.
+        is_of_one_geometry: Whether all files that show their geometry have the same.
         cover: Of which messages the index has entries, and those of which nobody knows.
         log: How far the log reaches; None without one.
         search: What the log has; None without one.
@@ -80,6 +75,7 @@ class Evidence:
     files: tuple[FileExplanation, ...]
     index: IndexReach | None
     can_resume: bool
+    is_of_one_geometry: bool
     cover: IndexCover
     log: LogReach | None
     search: LogSearch | None
@@ -236,10 +232,11 @@ class _Diagnosis:
         return None if is_running else self._rebuild_with("--resume", *options)
 
     def _rebuild_with(self, *options: str) -> str | None:
-        """Return a rebuild; of a damaged log, which it refuses, what says how to go on."""
+        """Return a rebuild; where something else is to be mended first, what tells that."""
         log = self.evidence.log
-        is_damaged = log is not None and bool(log.faults)
-        return self.commands.verify() if is_damaged else self.commands.rebuild(*options)
+        if (log is not None and log.faults) or not self.evidence.is_of_one_geometry:
+            return self.commands.verify()
+        return self.commands.rebuild(*options)
 
     def _state(self) -> str:
         """Return what the broker will do about messages that the index lacks."""
@@ -342,7 +339,7 @@ class _Diagnosis:
             )
 
     def _other_topic(self, other: OtherTopic) -> Reason:
-        code = _topic_code(other.topic, self.evidence.topic)
+        code = topic_code(other.topic, self.evidence.topic)
         kind = "messages" if other.is_verified else "candidates"
         sentence = f"Under the topic {other.topic}: {kind} with this key at "
         sentence += listed(other.phy_offsets)
@@ -497,10 +494,3 @@ class _Diagnosis:
             )
         elif log.is_searched and not has_message:
             yield Reason("not_in_log", self._not_in(log))
-
-
-def _topic_code(name: str, asked: str) -> str:
-    if name.strip().casefold() == asked.strip().casefold():
-        return "topic_spelling"
-    prefixed = (code for prefix, code in _PREFIX_CODES.items() if name.startswith(prefix))
-    return _TOPIC_CODES.get(name) or next(prefixed, "other_topic")

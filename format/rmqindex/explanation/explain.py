@@ -235,6 +235,7 @@ class _Case:
             files=files,
             index=index,
             can_resume=self._can_resume(files),
+            is_of_one_geometry=len({file.layout for file in self.planned if file.layout}) <= 1,
             cover=cover,
             log=reach,
             search=search,

@@ -44,6 +44,7 @@ __all__ = [
     "explain_file",
     "holds_other_topics",
     "look_up_pairs",
+    "topic_code",
     "topics_of",
     "topics_to_try",
 ]
@@ -243,14 +244,15 @@ def _chain_hashes(path: PathLike, layout: Layout, slot: int, count: int) -> list
     return hashes
 
 
-# TopicValidator, MixAll, TimerMessageStore: where the broker stores messages of other topics.
-_SYSTEM_TOPICS = (
-    "SCHEDULE_TOPIC_XXXX",
-    "RMQ_SYS_TRANS_HALF_TOPIC",
-    "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-    "rmq_sys_wheel_timer",
-)
-_GROUP_PREFIXES = ("%RETRY%", "%DLQ%")
+# TopicValidator, MixAll, TimerMessageStore: where the broker stores messages of other topics, and
+# the codes of such reasons.
+_SYSTEM_TOPICS = {
+    "SCHEDULE_TOPIC_XXXX": "schedule_topic",
+    "RMQ_SYS_TRANS_HALF_TOPIC": "half_topic",
+    "RMQ_SYS_TRANS_OP_HALF_TOPIC": "op_topic",
+    "rmq_sys_wheel_timer": "timer_topic",
+}
+_GROUP_PREFIXES = {"%RETRY%": "retry_topic", "%DLQ%": "dead_letter_topic"}
 # MessageConst.PROPERTY_REAL_TOPIC.
 _REAL_TOPIC = "REAL_TOPIC"
 
@@ -289,7 +291,15 @@ def topics_of(store: Location) -> list[str] | None:
 
 def holds_other_topics(topic: str) -> bool:
     """Return whether a broker keeps messages of other topics under a topic."""
-    return topic in _SYSTEM_TOPICS or topic.startswith(_GROUP_PREFIXES)
+    return topic in _SYSTEM_TOPICS or topic.startswith((*_GROUP_PREFIXES,))
+
+
+def topic_code(topic: str, asked: str) -> str:
+    """Return the code of the reason that another topic than the one asked for has the key."""
+    if topic.strip().casefold() == asked.strip().casefold():
+        return "topic_spelling"
+    prefixed = (code for prefix, code in _GROUP_PREFIXES.items() if topic.startswith(prefix))
+    return _SYSTEM_TOPICS.get(topic) or next(prefixed, "other_topic")
 
 
 def topics_to_try(topic: str, topics: Sequence[str]) -> list[str]:

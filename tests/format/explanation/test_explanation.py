@@ -251,6 +251,17 @@ class TestMessagesOutsideTheIndex:
         remedies = rmqindex.verify(store, "auto")["remedy"].to_pylist()
         assert any("Restore the CommitLog first; then" in each for each in remedies)
 
+    def test_no_rebuild_is_advised_where_files_are_to_be_laid_out_anew_first(self, store):
+        """One that goes on is refused behind a file of another geometry."""
+        *_, last, lost = sorted((store / "index").iterdir())
+        lost.unlink()
+        last.write_bytes(last.read_bytes() + bytes(100))  # of five entries more
+        explained = explain(store, "TopicTest", "order-49")
+        assert reason(explained, "not_indexed").remedy == f"rmqindex verify {store}"
+        with pytest.raises(RmqIndexError):
+            rebuild_index(store / "commitlog", store / "index", resume=True)
+        assert "geometry_differs" in rmqindex.verify(store, "auto")["rule"].to_pylist()
+
     def test_where_no_file_shows_the_geometry_no_rebuild_is_advised_without_it(self, tmp_path):
         """It is refused; the audit gives the numbers to replace."""
         tagged_log(tmp_path, 3)
