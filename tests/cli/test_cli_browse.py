@@ -192,8 +192,8 @@ class TestUsage:
         """With its share, the sums and the folders."""
         code, out, _ = run("usage", STORE)
         assert code == 0
-        assert out.splitlines()[2].split() == ["TopicTest", "225", "60.3", "KiB", "50.2%"]
-        assert "430 messages, 120.2 KiB" in out
+        assert out.splitlines()[2].split() == ["TopicTest", "225", "60.3", "KiB", "50.2%", "503"]
+        assert "430 messages, 120.2 KiB, 959 entries" in out
         assert "commitlog" in out
 
     def test_machines_get_every_number(self, run):
@@ -204,6 +204,52 @@ class TestUsage:
         assert all(row["hour"] % 3_600_000 == 0 for row in document["rows"])
         _, out, _ = run("usage", STORE, "--by", "hour", "--by", "queue", "--csv")
         assert len(rows_of(out)) == len(document["rows"])
+
+    def test_the_hottest_keys_are_named_with_their_chains(self, run):
+        """Which keys crowd the index, and what they cost."""
+        code, out, err = run("usage", STORE, "--by", "key", "--limit", 2)
+        assert (code, err) == (0, "")
+        assert out.splitlines()[2].split() == [
+            "TopicTest", "DV[XZAX", "16", "3.6", "KiB", "3.0%", "16", "1.7%", "9", "7",
+        ]  # fmt: skip
+        assert "430 messages, 120.2 KiB, 959 entries" in out
+        _, out, _ = run("usage", STORE, "--by", "key", "--json")
+        document = json.loads(out)
+        assert (document["by"], len(document["rows"])) == (["key"], 20)
+
+    def test_an_index_alone_has_hashes(self, run, tmp_path):
+        """A copied file or directory; keys are its default, and tags need a log."""
+        shutil.copytree(STORE / "index", tmp_path / "index")
+        for path in (tmp_path / "index", min((tmp_path / "index").iterdir())):
+            code, out, _ = run("usage", path)
+            assert code == 0
+            assert out.split()[:2] == ["Key", "hash"]
+        assert out.endswith("4 KiB each.\n")
+        for by in ("tag", "topic"):
+            code, out, err = run("usage", tmp_path / "index", "--by", by)
+            assert (code, out) == (2, "")
+            assert "expected a CommitLog" in err
+
+    def test_keys_stand_alone(self, run):
+        """They have their topics already."""
+        code, _, err = run("usage", STORE, "--by", "key", "--by", "topic")
+        assert code == 2
+        assert "key stands alone" in err
+
+    def test_a_damaged_index_hides_no_messages(self, run, tmp_path):
+        """What fills the disk is told, and what is not; keys are refused."""
+        shutil.copytree(STORE, tmp_path / "store")
+        file = min((tmp_path / "store" / "index").iterdir())
+        data = bytearray(file.read_bytes())
+        data[40 + 4 * 97 + 20 * 7 : 40 + 4 * 97 + 20 * 8] = b"\xff" * 20
+        file.write_bytes(data)
+        code, out, err = run("usage", tmp_path / "store")
+        assert (code, "430 messages, 120.2 KiB\n" in out) == (0, True)
+        assert "the entries are not counted: " in err
+        code, out, err = run("usage", tmp_path / "store", "--by", "key")
+        assert (code, out) == (2, "")
+        assert str(file) in err
+        assert run("usage", tmp_path / "store", "--by", "key", "--mode", "DROPMALFORMED")[0] == 0
 
 
 class TestDump:

@@ -65,6 +65,12 @@ ANSWERS = {
         ("usage", "STORE", "--by", "hour"),
         ("usage", "STORE", "--by", "queue", "--by", "hour"),
     ],
+    "usage --by key": [
+        ("usage", "STORE", "--by", "key", "--topic", "nobody"),
+        ("usage", "STORE", "--by", "key"),
+        ("usage", "STORE", "--by", "tag"),
+        ("usage", "STORE/index", "--by", "key", "--commit-log", "none"),
+    ],
     "dump": [
         ("dump", "STORE/checkpoint"),
         ("dump", f"STORE/{FILE}"),

@@ -10,6 +10,8 @@ from rmqindex.answers.terminal import Table, print_table, print_text, shortened
 from rmqindex.answers.text import cell_width, counted, one_line, size_text
 from rmqindex.export.items import Field
 from rmqindex.export.usage import UsageRow
+from rmqindex.keys.messages import tag_key
+from rmqindex.query.key_usage import KeyUsageRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -18,10 +20,28 @@ if TYPE_CHECKING:
     from rmqindex.answers.terminal import Console
     from rmqindex.explanation import MissingPart
     from rmqindex.export import Dump, FolderUsage, Item, Usage
+    from rmqindex.query import KeyUsage
 
-__all__ = ["DUMP_COLUMNS", "USAGE_COLUMNS", "dump_answer", "usage_answer"]
+__all__ = [
+    "DUMP_COLUMNS",
+    "KEY_USAGE_COLUMNS",
+    "USAGE_COLUMNS",
+    "dump_answer",
+    "key_usage_answer",
+    "usage_answer",
+]
 
 USAGE_COLUMNS = tuple(field.name for field in fields(UsageRow))
+KEY_USAGE_COLUMNS = tuple(field.name for field in fields(KeyUsageRow))
+# What the table of keys means.
+_CHAINS = (
+    "Chain: the entries of the longest chain of the key's slot in a file, which a lookup walks. "
+    "Pages: where all chains of the slot lie, 4 KiB each."
+)
+_UNVERIFIED = (
+    "The log lacks the messages of some of these entries, which may be of other keys of the same "
+    "hash: --json has unverified_count."
+)
 DUMP_COLUMNS = ("item", *(field.name for field in fields(Field)))
 
 
@@ -33,6 +53,7 @@ def usage_answer(
     missing: Sequence[MissingPart],
     limit: int | None,
     zone: Zone,
+    notes: Sequence[str] = (),
 ) -> Answer:
     """Return the messages and bytes of each group, and the folders of the store."""
     rows = [asdict(row) for row in usage.rows[:limit]]
@@ -54,7 +75,71 @@ def usage_answer(
             "folders": [asdict(folder) for folder in folders],
             "missing": [asdict(part) for part in missing],
         },
+        notes=notes,
     )
+
+
+def key_usage_answer(
+    path: str, by: str, usage: KeyUsage, missing: Sequence[MissingPart], notes: Sequence[str]
+) -> Answer:
+    """Return the hottest keys or tags, and what their chains cost a lookup."""
+    rows = [asdict(row) for row in usage.rows]
+    return Answer(
+        text=lambda console: _print_key_usage(console, by, usage),
+        columns=KEY_USAGE_COLUMNS,
+        rows=rows,
+        document=lambda: {
+            "path": path,
+            "by": [by],
+            **asdict(usage),
+            "rows": rows,
+            "missing": [asdict(part) for part in missing],
+        },
+        notes=notes,
+    )
+
+
+def _print_key_usage(console: Console, by: str, usage: KeyUsage) -> None:
+    """Print a row for each key, and the sums."""
+    has_log, has_index = usage.message_count is not None, usage.entry_count is not None
+    table = Table()
+    if has_log:
+        table.add_column("Topic", may_be_cut=True)
+    table.add_column(by.capitalize() if has_log else "Key hash", may_be_cut=has_log)
+    heads = ["Messages", "Size", "Share"] if has_log else []
+    heads += ["Entries", "Share", "Chain", "Pages"] if has_index else []
+    for head in heads:
+        table.add_column(head, right=True)
+    for row in usage.rows:
+        cells = [row.topic or "", _key_text(row, by)] if has_log else [str(row.key_hash)]
+        if has_log:
+            cells += [str(row.message_count), size_text(row.size or 0), f"{row.size_share:.1%}"]
+        if has_index:
+            cells += [str(row.entry_count), f"{row.entry_share:.1%}"]
+            cells += [str(row.longest_chain), str(row.pages_read)]
+        table.add_row(*cells)
+    if usage.rows:
+        print_table(console, table)
+    print_text(console, ("\n" if usage.rows else "") + _sums_text(usage))
+    if has_index and usage.rows:
+        print_text(console, _CHAINS)
+    if any(row.unverified_count for row in usage.rows):
+        print_text(console, _UNVERIFIED)
+
+
+def _key_text(row: KeyUsageRow, by: str) -> str:
+    if row.key is None:
+        return f"(hash {row.key_hash})"
+    return row.key.removeprefix(tag_key("")) if by == "tag" else row.key
+
+
+def _sums_text(usage: KeyUsage) -> str:
+    sums = []
+    if usage.message_count is not None:
+        sums += [counted(usage.message_count, "message"), size_text(usage.size or 0)]
+    if usage.entry_count is not None:
+        sums.append(counted(usage.entry_count, "entry", "entries"))
+    return ", ".join(sums)
 
 
 def _print_usage(console: Console, usage: Usage, limit: int | None, zone: Zone) -> None:
@@ -69,7 +154,8 @@ def _print_usage(console: Console, usage: Usage, limit: int | None, zone: Zone) 
     for head, is_there in heads:
         if is_there:
             table.add_column(head, right=head == "Queue", may_be_cut=head == "Topic")
-    for head in ("Messages", "Size", "Share"):
+    has_entries = usage.entry_count is not None
+    for head in ("Messages", "Size", "Share", *(["Entries"] if has_entries else [])):
         table.add_column(head, right=True)
     for row in shown:
         cells = (
@@ -82,12 +168,16 @@ def _print_usage(console: Console, usage: Usage, limit: int | None, zone: Zone) 
             str(row.message_count),
             size_text(row.size),
             f"{row.size / usage.size:.1%}",
+            *([str(row.entry_count)] if has_entries else []),
         )
     if shown:
         print_table(console, table)
     left = len(usage.rows) - len(shown)
     more = f"; {counted(left, 'row')} more" if left else ""
-    sums = f"{counted(usage.message_count, 'message')}, {size_text(usage.size)}{more}"
+    sums = f"{counted(usage.message_count, 'message')}, {size_text(usage.size)}"
+    if usage.entry_count is not None:
+        sums += f", {counted(usage.entry_count, 'entry', 'entries')}"
+    sums += more
     print_text(console, ("\n" if shown else "") + sums)
 
 

@@ -25,5 +25,6 @@ if TYPE_CHECKING:
     from rmqindex.export.usage import UsageRow as UsageRow
     from rmqindex.export.usage import folder_usage as folder_usage
     from rmqindex.export.usage import measure_usage as measure_usage
+    from rmqindex.export.usage import with_entries as with_entries
 else:
     __getattr__, __dir__, __all__ = lazy_exports(__name__)

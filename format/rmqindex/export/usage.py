@@ -4,29 +4,41 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
+from rmqindex.commitlog.log import MATCH_STATES
 from rmqindex.commitlog.selection import Selection
+from rmqindex.layout.index_file import INT64_MAX
 from rmqindex.storage.location import Location
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import pyarrow as pa
-
     from rmqindex.commitlog.log import CommitLog, Mode
     from rmqindex.errors import CorruptCommitLogError
     from rmqindex.storage.location import PathLike
+    from rmqindex.store.snapshot import SnapshotFile
 
-__all__ = ["GROUPS", "FolderUsage", "Usage", "UsageRow", "folder_usage", "measure_usage"]
+__all__ = [
+    "GROUPS",
+    "FolderUsage",
+    "Usage",
+    "UsageRow",
+    "folder_usage",
+    "measure_usage",
+    "with_entries",
+]
 
 #: What messages can be counted by.
 GROUPS = ("topic", "queue", "hour")
 HOUR = 3_600_000  # milliseconds
+Group = tuple[str | None, int | None, int | None]  # topic, queue, hour
+_RECORD = MATCH_STATES.index("record")
 # Path.stat() counts the space on disk in these units, whatever the file system's own are.
 _DISK_BLOCK = 512
 
@@ -41,6 +53,7 @@ class UsageRow:
         hour: When the hour of the store times begins, epoch milliseconds.
         message_count: How many messages.
         size: Their bytes in the CommitLog.
+        entry_count: How many entries the index has of them; None without one.
     """
 
     topic: str | None
@@ -48,6 +61,7 @@ class UsageRow:
     hour: int | None
     message_count: int
     size: int
+    entry_count: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +89,13 @@ class Usage:
         rows: The groups: hours in their order, else the largest first.
         message_count: All messages that were asked for.
         size: Their bytes.
+        entry_count: Their entries in the index; None without one.
     """
 
     rows: tuple[UsageRow, ...]
     message_count: int
     size: int
+    entry_count: int | None = None
 
 
 def measure_usage(
@@ -109,14 +125,9 @@ def measure_usage(
         if name not in GROUPS:
             raise ValueError(f"by: expected some of {', '.join(GROUPS)}, got {name!r}")
     selection = selection or Selection()
-    topics = "topic" in by or "queue" in by
-    columns = ["phy_offset", "size"]
-    columns += ["topic"] if topics else []
-    columns += ["queue_id"] if "queue" in by else []
-    columns += ["store_timestamp"] if "hour" in by else []
-    columns += [name for name in selection.columns if name not in columns]
-    counts: Counter[tuple[str | None, int | None, int | None]] = Counter()
-    sizes: Counter[tuple[str | None, int | None, int | None]] = Counter()
+    columns = ["phy_offset", "size", *_columns(by, selection)]
+    counts: Counter[Group] = Counter()
+    sizes: Counter[Group] = Counter()
     total = log.max_offset - log.min_offset if progress is not None else 0
     for batch in log.scan(
         selection.start, selection.stop, columns, mode=mode, on_malformed=on_malformed
@@ -129,12 +140,62 @@ def measure_usage(
     return Usage(tuple(rows), sum(counts.values()), sum(sizes.values()))
 
 
+def _columns(by: Sequence[str], selection: Selection) -> list[str]:
+    """Return the columns of messages that tell their group, and whether they are asked for."""
+    columns = ["topic"] if "topic" in by or "queue" in by else []
+    columns += ["queue_id"] if "queue" in by else []
+    columns += ["store_timestamp"] if "hour" in by else []
+    return list(dict.fromkeys([*columns, *selection.columns]))
+
+
+def with_entries(
+    usage: Usage,
+    files: Sequence[SnapshotFile],
+    log: CommitLog,
+    by: Sequence[str] = ("topic",),
+    selection: Selection | None = None,
+) -> Usage:
+    """Count the entries of the messages, too; those whose message the log lacks are left out.
+
+    Args:
+        usage: What :func:`measure_usage` returns.
+        files: The IndexFiles.
+        log: As :func:`measure_usage` took it.
+        by: Likewise.
+        selection: Likewise.
+
+    Raises:
+        RmqIndexError: An IndexFile cannot be used.
+        CorruptIndexError: Damage; only if the files were listed with ``FAILFAST``.
+    """
+    selection = selection or Selection()
+    columns = ["size", *_columns(by, selection)]
+    counts: Counter[Group] = Counter()
+    low, high = selection.start or 0, INT64_MAX if selection.stop is None else selection.stop
+    for planned in files:
+        if planned.is_empty:
+            continue
+        with planned.open() as file:
+            for batch in file.scan(stop=planned.stop, columns=["phy_offset"]):
+                offsets = batch.column("phy_offset").to_numpy()
+                offsets = offsets[(offsets >= low) & (offsets < high)]
+                messages = log.read_at(offsets, columns, decompress_body=False)
+                there = messages.column("state").indices.to_numpy() == _RECORD
+                known = messages.take(pa.array(np.flatnonzero(there)))
+                if known.num_rows:
+                    _count(known, selection, by, counts, Counter())
+    rows = [
+        replace(row, entry_count=counts[row.topic, row.queue_id, row.hour]) for row in usage.rows
+    ]
+    return replace(usage, rows=tuple(rows), entry_count=sum(row.entry_count or 0 for row in rows))
+
+
 def _count(
     batch: pa.RecordBatch,
     selection: Selection,
     by: Sequence[str],
-    counts: Counter[tuple[str | None, int | None, int | None]],
-    sizes: Counter[tuple[str | None, int | None, int | None]],
+    counts: Counter[Group],
+    sizes: Counter[Group],
 ) -> None:
     keep = selection.matches(batch)
     names: list[Any] = [None]

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import json
 import warnings
-from typing import TYPE_CHECKING
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from rmqindex.answers.files import total
+from rmqindex.answers.plot import count_index, draw_counts
 from rmqindex.answers.text import counted, size_text
 from rmqindex.bulk.tags import untagged
 from rmqindex.commitlog.bodies import Unpacking
+from rmqindex.commitlog.selection import Selection
 from rmqindex.errors import IncompleteIndexWarning, IncompleteLogWarning
 from rmqindex.export.formats import DEFAULT_COLUMNS, as_table
 from rmqindex.keys.messages import tag_key
+from rmqindex.query.key_usage import KEY_ROWS, measure_keys
 from rmqindex.query.many_keys import LOOKUP_SCHEMA
 from rmqindex.query.verification import VERIFIED
 from rmqindex.times import format_millis
@@ -31,6 +35,7 @@ if TYPE_CHECKING:
     from rmqindex.export.usage import Usage
     from rmqindex.indexfile.entries import Mode
     from rmqindex.indexfile.geometry import Layout
+    from rmqindex.query.key_usage import KeyGroup
     from rmqindex.store.snapshot import SnapshotFile
 
 __all__ = [
@@ -39,6 +44,8 @@ __all__ = [
     "files_text",
     "incomplete_index",
     "incomplete_log",
+    "index_figure",
+    "key_usage_table",
     "log_text",
     "unpacking",
     "untagged_keys",
@@ -57,6 +64,24 @@ _USAGE_TYPES = {
 # The groups that need a column; the others are in every table.
 _USAGE_GROUPS = {"topic": {"topic", "queue"}, "queue_id": {"queue"}, "hour": {"hour"}}
 
+_KEY_USAGE_SCHEMA = pa.schema(
+    {
+        "topic": pa.string(),
+        "key": pa.string(),
+        "key_hash": pa.int32(),
+        "slot": pa.int32(),
+        "message_count": pa.int64(),
+        "size": pa.int64(),
+        "size_share": pa.float64(),
+        "entry_count": pa.int64(),
+        "unverified_count": pa.int64(),
+        "entry_share": pa.float64(),
+        "longest_chain": pa.int64(),
+        "entries_read": pa.int64(),
+        "bytes_read": pa.int64(),
+        "pages_read": pa.int64(),
+    }
+)
 _ADVICE = "MessageStore(.., mode='DROPMALFORMED') gives null for such a body"
 # The most bytes of messages, as stored, that are read at a time.
 _MAX_BYTES = 64 * 1024 * 1024
@@ -139,6 +164,29 @@ def usage_table(usage: Usage, groups: Sequence[str], metadata: dict[str, str] | 
         if not _USAGE_GROUPS.get(name, set(groups)).isdisjoint(groups)
     }
     return pa.table(columns).replace_schema_metadata(metadata)
+
+
+def index_figure(path: object, files: Sequence[SnapshotFile], zone: tzinfo, zone_name: str) -> Any:  # noqa: ANN401  (matplotlib's Figure)
+    """Draw what files hold, below their path and how many entries they have."""
+    counts = count_index(files)
+    entries = counted(sum(counts.entry_counts), "entry", "entries")
+    title = f"{path}: {entries} in {counted(len(counts.names), 'file')}"
+    return draw_counts(counts, title, zone, zone_name)
+
+
+def key_usage_table(
+    files: Sequence[SnapshotFile] | None,
+    log: CommitLog | None,
+    by: str,
+    times: tuple[int | None, int | None],
+    limit: int | None,
+    mode: Mode,
+) -> pa.Table:
+    """Return the rows of the hottest keys or tags."""
+    chosen = Selection(begin=times[0], end=times[1])
+    group: KeyGroup = "tag" if by == "tag" else "key"
+    usage = measure_keys(files, log, group, chosen, limit=limit or KEY_ROWS, mode=mode)
+    return pa.Table.from_pylist([asdict(row) for row in usage.rows], schema=_KEY_USAGE_SCHEMA)
 
 
 #: The names of the cells of :func:`file_row`.

@@ -10,8 +10,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from rmqindex.answers.files import describe
-from rmqindex.answers.plot import IMAGE_TYPES, count_index, draw_counts
-from rmqindex.answers.text import counted
+from rmqindex.answers.plot import IMAGE_TYPES
 from rmqindex.arguments import int_or_none
 from rmqindex.audit.plan import verify
 from rmqindex.bulk.rebuild import rebuild_index
@@ -30,6 +29,8 @@ from rmqindex.messagestore.answers import (
     files_text,
     incomplete_index,
     incomplete_log,
+    index_figure,
+    key_usage_table,
     log_text,
     unpacking,
     untagged_keys,
@@ -38,6 +39,7 @@ from rmqindex.messagestore.answers import (
 )
 from rmqindex.messagestore.arguments import key_array, queues_of, since_millis, texts_of, time_range
 from rmqindex.notebooks import html_table
+from rmqindex.query.key_usage import KEY_GROUPS, listed_index
 from rmqindex.query.many_keys import lookup_keys
 from rmqindex.storage.filesystem import status_of
 from rmqindex.storage.location import Location
@@ -69,7 +71,6 @@ class MessageStore:
     Tables and readers have real timestamps, so that Polars, DuckDB and pandas take them as they
     are.
     Nothing stays open between two calls, and each call sees the store as it is then.
-
     Times are given as epoch milliseconds, as ``datetime``, as text such as ``2024-01-31 12:30``,
     ``yesterday`` or ``-2h``, or as a ``timedelta`` for how long ago. Both bounds are inclusive: a
     day as the end stands for all of it.
@@ -272,8 +273,7 @@ class MessageStore:
         """
         selection = EntrySelection(*time_range(begin, end, self._zone), start, stop, key_hash)
         files = self._files()
-        schema = entry_schema()
-        schema = schema.with_metadata(incomplete_index(files, ()))
+        schema = entry_schema().with_metadata(incomplete_index(files, ()))
 
         def read() -> Iterator[pa.RecordBatch]:
             for planned in files:
@@ -373,8 +373,7 @@ class MessageStore:
             RmqIndexError: As :func:`rebuild_index`; or there is no CommitLog.
             ValueError: The store is remote, or the path is that of one file.
         """
-        root = self._path.local
-        if root is None or root.is_file():
+        if (root := self._path.local) is None or root.is_file():
             raise ValueError(f"{self.path}: expected a local store or index directory to rebuild")
         target = Store.open(self._path, needs_index=False, to_write=True).index
         with self._needed_log() as log:
@@ -400,29 +399,36 @@ class MessageStore:
         *,
         begin: Time | None = None,
         end: Time | None = None,
+        limit: int | None = None,
     ) -> pa.Table:
-        """Count the messages of the CommitLog and their bytes.
+        """Count the messages of the CommitLog and their bytes, or the hottest keys or tags.
 
         Args:
-            by: Some of ``topic``, ``queue``, which goes with its topic, and ``hour``.
+            by: Some of ``topic``, ``queue`` (of its topic) and ``hour``; ``key`` or ``tag`` alone.
             begin: The earliest store time.
             end: The latest store time.
+            limit: The most rows; None for all, of keys and tags for 20.
 
         Returns:
-            Of ``topic``, ``queue_id`` and ``hour`` those asked for, ``message_count`` and ``size``
-            (bytes); hours in their order, else the largest first. Lost files of the log are told as
-            by :meth:`messages`.
+            Of ``topic``, ``queue_id`` and ``hour`` those asked for, ``message_count``, ``size``
+            (bytes); hours in order, else the largest first; or :class:`rmqindex.query.KeyUsageRow`.
+            Lost files of the log are told as by :meth:`messages`.
 
         Raises:
-            ValueError: Another ``by``, or a wrong time.
-            RmqIndexError: There is no CommitLog, or it is damaged.
+            ValueError: Another ``by``, a limit below 1, or a wrong time.
+            RmqIndexError: Damage, or there is no CommitLog, which keys do not need.
         """
-        groups = texts_of("by", by)
+        groups, limit = texts_of("by", by), int_or_none("limit", limit, 1)
         first, last = time_range(begin, end, self._zone)
+        if len(groups) == 1 and groups[0] in KEY_GROUPS:
+            files = listed_index(self._path, self._layout, self._mode)
+            with self._opened_log() as found:
+                table = key_usage_table(files, found, groups[0], (first, last), limit, self._mode)
+            return table.replace_schema_metadata(incomplete_index(files or (), ()))
         with self._needed_log() as log:
             missing = missing_beside(self._path, log, self._commit_log)
             usage = measure_usage(log, groups, Selection(begin=first, end=last), mode=self._mode)
-        return usage_table(usage, groups, incomplete_log(missing))
+        return usage_table(usage, groups, incomplete_log(missing))[:limit]
 
     def plot(self, path: PathLike | None = None) -> Any:  # noqa: ANN401  (matplotlib's Figure)
         """Draw how many entries slots have, how full files are, and when entries were stored.
@@ -441,18 +447,14 @@ class MessageStore:
         """
         if path is not None and Path(path).suffix.lower() not in IMAGE_TYPES:
             raise ValueError(f"path: expected a name with {', '.join(IMAGE_TYPES)}, got {path!s}")
-        counts = count_index(self._files())
-        entries = counted(sum(counts.entry_counts), "entry", "entries")
-        title = f"{self.path}: {entries} in {counted(len(counts.names), 'file')}"
-        figure = draw_counts(counts, title, self._zone, self._zone_name)
+        figure = index_figure(self.path, self._files(), self._zone, self._zone_name)
         if path is not None:
             figure.savefig(path)
         return figure
 
     def __repr__(self) -> str:
         """Return the path, the files, the entries, the times and the log, from headers alone."""
-        line, _ = self._described()
-        return f"MessageStore({str(self.path)!r}: {line})"
+        return f"MessageStore({str(self.path)!r}: {self._described()[0]})"
 
     def _repr_html_(self) -> str:
         line, rows = self._described()

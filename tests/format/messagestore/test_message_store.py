@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
@@ -26,6 +27,7 @@ from rmqindex import (
     RmqIndexError,
 )
 from rmqindex.commitlog import Selection
+from rmqindex.query import KeyUsageRow
 
 STORE = rmqindex.sample_store()
 LOGGED = json.loads((ROCKETMQ_CLASSES / "store_messages.json").read_text())["messages"]
@@ -456,6 +458,19 @@ class TestWhole:
         assert messages.verify() == rmqindex.verify(STORE, "auto")
         recent = messages.verify(since=timedelta(days=1))
         assert recent == messages.verify(since="1d")
+
+    def test_usage_names_the_hottest_keys(self, messages):
+        """With their chains; rows are those of ``measure_keys``, at most as many as asked for."""
+        table = messages.usage("key", limit=3)
+        assert table.column_names == [field.name for field in fields(KeyUsageRow)]
+        assert table["key"].to_pylist() == ["DV[XZAX", "K^\\WYHG", "BB"]
+        assert table["entries_read"].to_pylist() == [29, 32, 37]
+        assert messages.usage("key").num_rows == 20
+        assert messages.usage("topic", limit=2).num_rows == 2
+        alone = MessageStore(messages.path, commit_log=None).usage("key", limit=1)
+        assert alone["topic"].to_pylist() == [None]
+        with pytest.raises(ValueError, match="limit"):
+            messages.usage("key", limit=0)
 
     def test_usage_counts_messages_and_bytes(self, messages):
         """By topic, queue and hour; each sums up to the whole log."""

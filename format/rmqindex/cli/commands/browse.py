@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -9,15 +10,16 @@ from typing import TYPE_CHECKING
 import click
 
 from rmqindex.answers.answer import BAD, Answer
-from rmqindex.answers.contents import dump_answer, usage_answer
+from rmqindex.answers.contents import dump_answer, key_usage_answer, usage_answer
 from rmqindex.answers.messages import LISTED, message_list_answer, read_messages
 from rmqindex.answers.terminal import progress_bar
-from rmqindex.answers.text import complain, complain_of_missing
+from rmqindex.answers.text import complain, complain_of_lacking, complain_of_missing
 from rmqindex.cli.invocation import command
 from rmqindex.cli.options import (
     COUNT,
     OFFSET,
     argument,
+    commit_log_option,
     layout_options,
     logs_argument,
     mode_option,
@@ -29,18 +31,22 @@ from rmqindex.cli.options import (
 )
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.commitlog.selection import newest_messages
+from rmqindex.errors import RmqIndexError
 from rmqindex.explanation import missing_parts
 from rmqindex.export.dump import dump_file
-from rmqindex.export.usage import GROUPS, folder_usage, measure_usage
+from rmqindex.export.usage import GROUPS, folder_usage, measure_usage, with_entries
+from rmqindex.query.key_usage import KEY_GROUPS, KEY_ROWS, listed_index, log_of, measure_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from rmqindex.answers.answer import Form, Row, Zone
     from rmqindex.commitlog.selection import Selection
     from rmqindex.errors import CorruptCommitLogError
+    from rmqindex.explanation import MissingPart
     from rmqindex.indexfile.entries import Mode
     from rmqindex.indexfile.geometry import Layout
+    from rmqindex.storage.location import PathLike
 
 __all__ = ["dump", "messages", "usage"]
 
@@ -105,44 +111,114 @@ messages = command(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Show what fills the disk: messages and bytes by topic, queue and hour, and the folders.
+    """Show what fills the disk and crowds the index: messages, bytes and entries.
 
-    The largest groups come first; hours come in their order. Sizes are those of the messages in
-    the CommitLog. Below them is what each folder of a local store takes, other files included.
+    They are counted by topic, queue and hour, or by key or tag, the hottest first; hours come in
+    their order. Sizes are those of the messages in the CommitLog. Below them is what each folder of
+    a local store takes, other files included. Of a key, the chain of its slot is shown, too, which
+    a lookup of any key of the slot walks. An IndexFile or an index directory without a CommitLog
+    has no keys: their hashes are counted.
     """
 
-    store: str = logs_argument()
+    store: str = argument(
+        "STORE...",
+        "Store roots, index directories, IndexFiles, or log files or directories; a pattern in "
+        "quotes, or a folder of stores.",
+        several=True,
+    )
     by: tuple[str, ...] = option(
         "--by",
         metavar="GROUP",
-        type=click.Choice(GROUPS),
+        type=click.Choice((*GROUPS, *KEY_GROUPS)),
         multiple=True,
-        default=("topic",),
-        show_default=True,
-        help="What to count by: topic, queue or hour. May be repeated.",
+        help="What to count by: topic, queue or hour, which may be repeated, or key or tag; by "
+        "default topic, or key without a CommitLog.",
     )
     selection: Selection = selection_options()
-    limit: int | None = option("--limit", metavar="N", type=COUNT, help="Print at most N rows.")
+    limit: int | None = option(
+        "--limit",
+        metavar="N",
+        type=COUNT,
+        help=f"Print at most N rows; of keys and tags, by default {KEY_ROWS}.",
+    )
+    commit_log: str | None = commit_log_option()
     form: Form = rows_options()
     zone: Zone = zone_option()
+    layout: Layout | None = layout_options()
     mode: Mode = mode_option()
 
     def answers(self) -> Iterator[Answer]:
-        """Read the log once."""
-        selection = self.selection
-        with CommitLog(self.store) as log, progress_bar("read") as report:
-            missing = missing_parts(log, self.store, start=selection.start, stop=selection.stop)
-            complain_of_missing(missing)
-            measured = measure_usage(
-                log,
-                self.by,
-                selection,
-                mode=self.mode,
-                on_malformed=_complain_of,
-                progress=report,
-            )
+        """Read the log and the index."""
+        key_groups = [name for name in self.by if name in KEY_GROUPS]
+        if key_groups and len(set(self.by)) > 1:
+            raise click.BadParameter(f"{key_groups[0]} stands alone", param_hint="--by")
+        log, path = log_of(self.store, self.commit_log)
+        with log or nullcontext(), progress_bar("read") as report:
+            by = self.by or (("topic",) if log else ("key",))
+            if by[0] in KEY_GROUPS:
+                yield self._keys(by[0], log, path, report)
+            elif log is None:
+                raise RmqIndexError(
+                    f"{self.store}: expected a CommitLog to count by {by[0]}, found none; "
+                    "--by key counts the entries by the hashes of their keys"
+                )
+            else:
+                yield self._groups(by, log, path, report)
+
+    def _keys(
+        self, by: str, log: CommitLog | None, path: PathLike, report: Callable[[int, int], None]
+    ) -> Answer:
+        missing = self._missing(log, path)
+        files = listed_index(self.store, self.layout, self.mode)
+        complain_of_lacking(files or ())
+        measured = measure_keys(
+            files,
+            log,
+            "tag" if by == "tag" else "key",
+            self.selection,
+            limit=self.limit or KEY_ROWS,
+            mode=self.mode,
+            on_malformed=_complain_of,
+            progress=report,
+        )
+        return key_usage_answer(self.store, by, measured, missing, ())
+
+    def _groups(
+        self,
+        by: tuple[str, ...],
+        log: CommitLog,
+        path: PathLike,
+        report: Callable[[int, int], None],
+    ) -> Answer:
+        missing = self._missing(log, path)
+        measured = measure_usage(
+            log,
+            by,
+            self.selection,
+            mode=self.mode,
+            on_malformed=_complain_of,
+            progress=report,
+        )
+        notes = []
+        try:
+            files = listed_index(self.store, self.layout, self.mode)
+            if files is not None:
+                complain_of_lacking(files)
+                measured = with_entries(measured, files, log, by, self.selection)
+        except RmqIndexError as error:  # what fills the disk is told without an index
+            notes.append(f"the entries are not counted: {error}")
         folders = folder_usage(self.store, complain)
-        yield usage_answer(self.store, self.by, measured, folders, missing, self.limit, self.zone)
+        return usage_answer(
+            self.store, by, measured, folders, missing, self.limit, self.zone, notes
+        )
+
+    def _missing(self, log: CommitLog | None, path: PathLike) -> tuple[MissingPart, ...]:
+        if log is None:
+            return ()
+        selection = self.selection
+        missing = missing_parts(log, path, start=selection.start, stop=selection.stop)
+        complain_of_missing(missing)
+        return missing
 
 
 usage = command(
@@ -150,6 +226,9 @@ usage = command(
     Usage,
     "rmqindex usage /data/rocketmq/store",
     "rmqindex usage store --by topic --by queue --limit 20",
+    "rmqindex usage store --by key",
+    "rmqindex usage store --by tag --topic TopicTest --json",
+    "rmqindex usage store/index/20231114221320000",
     "rmqindex usage store --by hour --topic TopicTest --time-zone Asia/Shanghai",
     "rmqindex usage store --csv > usage.csv",
     several="store",
