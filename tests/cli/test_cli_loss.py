@@ -380,24 +380,41 @@ def test_an_offset_behind_that_of_the_last_entry_is_no_loss(run, store, files, b
     assert run("verify", store)[0] == 0
 
 
-@pytest.mark.parametrize("cut", [False, True])
-def test_offsets_of_a_longer_log_are_a_loss_though_a_shorter_one_follows(run, store, files, cut):
+@pytest.mark.parametrize("bit", [0, 30])
+def test_an_entry_behind_the_log_is_a_loss_unless_a_message_lacks_it(run, store, files, bit):
+    """Where its hash is damaged too, it may be all that is left of a longer log."""
+    place = 40 + 4 * 97 + 20 * 7
+    with files[1].open("r+b") as file:
+        file.seek(place)
+        code, offset = struct.unpack(">iq", file.read(12))
+        file.seek(place)
+        file.write(struct.pack(">iq", code ^ (1 << bit), offset ^ (1 << 52)))
+    code, _, err = run("rebuild", store, "--replace")
+    assert (code, f"1 entries in {files[1].name}" in err) == (2, True)
+    assert run("rebuild", store, "--replace", "--allow-loss")[0] == 0
+    assert run("verify", store)[0] == 0
+
+
+@pytest.mark.parametrize("where", ["before", "behind", "before one entry"])
+def test_offsets_of_a_longer_log_are_a_loss_though_a_shorter_one_follows(run, store, files, where):
     """As ``relayout`` puts them into one file, where a log was truncated and has gone on.
 
-    Also where the file ends with the first message that was indexed again.
+    Also where the file begins with them, or ends with the first message that was indexed again.
     """
     counts = [int.from_bytes(file.read_bytes()[36:40], "big") - 1 for file in files]
     held = sum(counts) + 9 + 1
-    beyond = store / "index" / f"{int(files[-1].name) + 1}"
+    name = int(files[0].name) - 1 if where == "before" else int(files[-1].name) + 1
+    beyond = store / "index" / f"{name}"
     with IndexFileWriter(beyond, Layout(97, 200)) as writer:
         for place in range(9):
             writer.put(f"k{place}", 10**9 + 100 * place, 1_795_000_000_000)
-    again = files[0 if cut else -1]
-    shutil.copyfile(again, beyond.with_name(f"{int(beyond.name) + 1}"))
-    entries = held + 1 if cut else 2000
+    if where != "before":
+        again = files[-1 if where == "behind" else 0]
+        shutil.copyfile(again, beyond.with_name(f"{name + 1}"))
+    entries = held + 1 if where == "before one entry" else 2000
     assert run("relayout", store, "--slots", 97, "--entries", entries)[0] == 0
     code, out, _ = run("verify", store)
-    assert (code, "entry_beyond_log" in out) == (1, True)
+    assert (code, "entry_beyond_log" in out, "entry_dangling" in out) == (1, True, False)
     code, _, err = run("rebuild", store, "--replace")
     assert code == 2
     assert "9 entries" in err

@@ -6,10 +6,12 @@ dispatched; ``ReputMessageService`` indexes those of a running broker within mom
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -18,17 +20,16 @@ from rmqindex.errors import RmqIndexError
 from rmqindex.explanation.reach import LONGEST_LAG
 from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.indexfile.decoding import MILLISECONDS
-from rmqindex.keys.messages import expand_messages
+from rmqindex.keys.messages import KEY_COLUMNS, expand_messages
 from rmqindex.layout.index_file import FIRST_POSITION
 from rmqindex.layout.store import INDEX_FOLDER
-from rmqindex.query.message_keys import keys_at
 from rmqindex.store.checkpoint import CHECKPOINT_NAME, DISPATCHED_OFFSET, StoreCheckpoint
 from rmqindex.store.store import index_entries, root_of
 from rmqindex.transaction.broker_lock import BrokerLock, BrokerState
 from rmqindex.transaction.directories import exists
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     import pyarrow as pa
     from numpy.typing import NDArray
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from rmqindex.audit.findings import Findings
     from rmqindex.commitlog.log import CommitLog
     from rmqindex.errors import CorruptCommitLogError
+    from rmqindex.layout.index_file import IndexHeader
     from rmqindex.storage.location import Location
 
 __all__ = [
@@ -46,14 +48,17 @@ __all__ = [
     "audit_missing",
     "audit_remains",
     "broker_of",
+    "damaged_offsets",
     "index_end",
-    "is_of_one_history",
     "log_start",
     "rows_with_keys",
 ]
 
 # Clocks step back; by more than this, --since may look at one log file too few.
 _CLOCK_STEP = 3_600_000  # milliseconds
+# More entries, or places with some, than these are not looked at: a longer log left them.
+_MOST_MISLED = 65_536
+_MOST_PLACES = 64
 _COLUMNS = ("topic", "uniq_key", "keys", "sys_flag", "phy_offset", "store_timestamp")
 
 
@@ -270,30 +275,86 @@ class MissingRun:
             )
 
 
-def is_of_one_history(
-    log: CommitLog, blocks: Iterable[tuple[NDArray[np.int64], NDArray[np.int32]]], end: int
-) -> bool:
-    """Return whether a greater offset than the last entry's can only be a damaged one.
+class _Misled(NamedTuple):
+    """Consecutive entries with greater offsets than the file's last one, between two without.
 
-    A broker skips messages before the last one that it indexed. Where a log was truncated, and the
-    entries of both its lives were put into one file, their offsets step back: among those before
-    the end, or from greater ones that are as the log's messages there have them.
+    ``start`` and ``stop`` are the range of offsets of the messages that may be theirs.
+    """
+
+    offsets: NDArray[np.int64]
+    hashes: NDArray[np.int32]
+    start: int
+    stop: int
+
+
+def damaged_offsets(
+    log: CommitLog,
+    blocks: Callable[[], Iterable[tuple[NDArray[np.int64], NDArray[np.int32]]]],
+    header: IndexHeader,
+) -> NDArray[np.int64]:
+    """Return the offsets behind that of a file's last entry that damage alone explains, bytes.
+
+    Such entries stand for messages between those of the entries around them, which have no other
+    entry: each has the hash of a key that lacks one there. Else they are what a longer log left,
+    which was truncated and has gone on, also where the file begins with them.
+    Nothing is known of the first and the last message, whose entries may be in two files.
 
     Args:
         log: The log.
-        blocks: The offsets and hashes of all entries of a file.
-        end: The offset of the last one, bytes; where another is, nothing is known.
+        blocks: Yields the offsets and the hashes of all entries of a file.
+        header: The file's header.
     """
-    before = last = -1
+    places = _misled(blocks(), header)
+    held = [Counter[tuple[int, int]]() for _ in places]
+    for offsets, hashes in blocks() if places else ():
+        for place, pairs in zip(places, held, strict=True):
+            pairs.update(_pairs_of(place, offsets, hashes))
+    found = []
+    for place, pairs in zip(places, held, strict=True):
+        owed = Counter[tuple[int, int]]()
+        for batch in log.scan(
+            place.start, place.stop, [*KEY_COLUMNS, "tags", "phy_offset"], mode="DROPMALFORMED"
+        ):
+            rows, _, hashes = expand_messages(*(batch[name] for name in (*KEY_COLUMNS, "tags")))
+            owed.update(_pairs_of(place, batch["phy_offset"].to_numpy()[rows], hashes))
+        lacking = Counter(code for _, code in (owed - pairs).elements())
+        if Counter(place.hashes.tolist()) <= lacking:
+            found.append(place.offsets)
+    return np.concatenate(found) if found else np.empty(0, np.int64)
+
+
+def _misled(
+    blocks: Iterable[tuple[NDArray[np.int64], NDArray[np.int32]]], header: IndexHeader
+) -> list[_Misled]:
+    """Return the misled entries of a file; none where they are too many for damage."""
+    begin, end = header.begin_phy_offset, header.end_phy_offset
+    found: list[_Misled] = []
+    pending: list[tuple[NDArray[np.int64], NDArray[np.int32]]] = []
+    before, count = begin, 0
     for offsets, hashes in blocks:
-        last = int(offsets[-1])
-        kept = np.append(before, offsets[offsets <= end])
-        if (kept[1:] < kept[:-1]).any():
-            return False
-        before = int(kept[-1])
-        greater = (offsets > end) & (offsets < log.max_offset)
-        if greater.any():
-            found, rows = np.unique(offsets[greater], return_inverse=True)
-            if keys_at(log, found, tags=True).have(rows, hashes[greater]).any():
-                return False
-    return last == end
+        is_misled = offsets > end
+        edges = np.flatnonzero(is_misled[1:] != is_misled[:-1]) + 1
+        for first, stop in pairwise([0, *edges.tolist(), len(offsets)]):
+            if is_misled[first]:
+                pending.append((offsets[first:stop], hashes[first:stop]))
+                count += stop - first
+                if count > _MOST_MISLED:
+                    return []
+                continue
+            if pending:
+                stretch = max(before, begin + 1, 0), min(int(offsets[first]) + 1, end)
+                ours, codes = (np.concatenate(part) for part in zip(*pending, strict=True))
+                found.append(_Misled(ours, codes, *stretch))
+                pending = []
+                if len(found) > _MOST_PLACES:
+                    return []
+            before = int(offsets[stop - 1])
+    return [place for place in found if place.start < place.stop]
+
+
+def _pairs_of(
+    place: _Misled, offsets: NDArray[np.int64], hashes: NDArray[np.int32]
+) -> Iterator[tuple[int, int]]:
+    """Yield the offsets and hashes of the entries, or keys, that a place's own may be."""
+    kept = (offsets >= place.start) & (offsets < place.stop) & np.isin(hashes, place.hashes)
+    return zip(offsets[kept].tolist(), hashes[kept].tolist(), strict=True)

@@ -20,8 +20,8 @@ from rmqindex.audit.audited import BLOCK, AuditedFile, elapsed_seconds
 from rmqindex.audit.extent import (
     MissingRun,
     add_damage,
+    damaged_offsets,
     index_end,
-    is_of_one_history,
     log_start,
     rows_with_keys,
 )
@@ -152,10 +152,8 @@ class _Entries:
         return int(np.count_nonzero(compared.states == _UNVERIFIED))
 
     @cached_property
-    def _is_of_one_history(self) -> bool:
-        end = self._file.end_phy_offset
-        blocks = self._file.offsets_and_hashes()
-        return end is not None and is_of_one_history(self._log, blocks, end)
+    def _damaged_offsets(self) -> NDArray[np.int64]:
+        return damaged_offsets(self._log, self._file.offsets_and_hashes, self._file.header)
 
     def _report_dangling(
         self, first: int, offsets: NDArray[np.int64], compared: Comparison
@@ -163,9 +161,7 @@ class _Entries:
         states = compared.states
         disproved = states == _BEYOND_END
         if disproved.any() and (end := self._file.end_phy_offset) is not None:
-            disproved &= offsets > end
-            if disproved.any():
-                disproved &= self._is_of_one_history
+            disproved &= np.isin(offsets, self._damaged_offsets)
             expected = f"at most {end}, that of the last entry"
             self._report_offsets(first, offsets, disproved, ("entry_dangling", expected))
             states = np.where(disproved, _UNVERIFIED, states)

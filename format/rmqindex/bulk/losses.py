@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from rmqindex.audit.extent import is_of_one_history
+from rmqindex.audit.extent import damaged_offsets
 from rmqindex.bulk.files import header_of
 from rmqindex.bulk.salvaging import replaced_entries
 from rmqindex.commitlog.log import MATCH_STATES
@@ -368,7 +368,7 @@ class LossJudge:
         self._layout = layout
         self._sound = sound
         self._tags_are_chosen = tags_are_chosen
-        self._ends: dict[str, int | None] = {}
+        self._damaged: dict[str, NDArray[np.int64]] = {}
 
     def judge(self, name: str, missing: Entries) -> Missing:
         """Return which entries that new files lack are a loss, and which are stray.
@@ -398,26 +398,24 @@ class LossJudge:
                 damaged |= sound & (suspects.offsets <= self._proved)
             lost[foreign] = damaged
         beyond = missing.offsets >= self.log.max_offset
-        if beyond.any() and (end := self._end_of(name)) is not None:
-            beyond &= missing.offsets > end  # of an entry before the last one: it was damaged
+        if beyond.any():
+            beyond &= np.isin(missing.offsets, self._damaged_offsets(name))
             lost &= ~beyond
-        else:
-            beyond[:] = False
         if self._sound is not None:
             lost |= ~beyond & ~self._sound.hold(missing.offsets) & (missing.offsets >= 0)
         lost = np.asarray(lost, np.bool_)
         return Missing(lost, ~lost & ~chosen)
 
-    def _end_of(self, name: str) -> int | None:
-        """Return the offset of a file's last entry if no sound one is greater."""
-        if name not in self._ends:
+    def _damaged_offsets(self, name: str) -> NDArray[np.int64]:
+        """Return the offsets of a file that lead behind the log since they were damaged."""
+        if name not in self._damaged:
             entry = next(file for file in self._files if file.name == name)
-            self._ends[name] = None
+            damaged = np.empty(0, np.int64)
             with suppress(RmqIndexError):
-                end = header_of(entry.path).end_phy_offset
-                if end >= 0 and is_of_one_history(self.log, self.entries(entry), end):
-                    self._ends[name] = end
-        return self._ends[name]
+                header = header_of(entry.path)
+                damaged = damaged_offsets(self.log, partial(self.entries, entry), header)
+            self._damaged[name] = damaged
+        return self._damaged[name]
 
     @cached_property
     def _proved(self) -> int:
