@@ -13,6 +13,7 @@ from recorded import BROKER_VERSIONS, MESSAGE_KINDS, ROCKETMQ_CLASSES, STORE_KIN
 from rmqindex import sample_store
 
 from .history import History, World, run_history
+from .model import records
 from .model.broker import Config, ModelBroker, run
 from .model.disk import Disk
 from .model.index import IndexFile, key_hash
@@ -370,3 +371,16 @@ def test_a_checkpoint_is_damaged_while_a_field_of_it_is(tmp_path):
         path.write_bytes(data[:at] + bytes(7) + b"\1" + data[at + 8 :])
         world.adopt()
     assert world.damages == []
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_entries_stand_twice_whatever_a_message_that_is_rolled_back_repeats(again, tmp_path):
+    """It has no entries, so its keys are no reason for two of another message."""
+    world = World(tmp_path, {})
+    for flags in (0, records.ROLLBACK):
+        world.take({"name": "start"})
+        sent = {"topic": "Orders", "queue": 0, "properties": [["KEYS", "k0 k1 k1"]], "body": "00"}
+        world.take({"name": "put", "flags": flags, **sent})
+    truth = world.truth
+    truth.entries += truth.entries[:1] if again else []
+    assert ("doubled" in truth.states) == again

@@ -58,6 +58,8 @@ _REPLACES = {
 }
 #: The size of an IndexFile's header, bytes: what it counts wrongly is still there.
 _HEADER = 40
+#: What takes away the entries themselves, however short the file is.
+_WITHOUT_ENTRIES = {"lost", "cut", "empty", "swapped"}
 
 
 @dataclass(frozen=True)
@@ -293,6 +295,7 @@ def _lost_entries(
         (entry.key_hash, entry.offset)
         for damage in world.damages
         if damage.file.startswith("index/") and damage.stop <= _HEADER
+        if damage.kind not in _WITHOUT_ENTRIES
         if not _is_as_killed(world, damage, before)
         for entry in damage.entries
         if (entry.key_hash, entry.offset) not in after.entries

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 from . import records
@@ -209,7 +210,7 @@ class Truth:
 
     def _states_of_index(self, log: dict[int, Message]) -> set[str]:
         found, indexed, before = set(), set(), ("", -1)
-        seen: set[tuple[str, int]] = set()
+        counted: Counter[tuple[str, int]] = Counter()
         for entry in sorted(self.entries, key=lambda one: (one.file, one.position)):
             found |= self._state_of("index", entry.offset, log)
             if entry.offset in log and self.message_of(entry, log) is None:
@@ -218,18 +219,16 @@ class Truth:
                 found.add("disordered")
             before = (entry.file, entry.offset)
             indexed.add(entry.offset)
-            seen.add((entry.text, entry.offset))
+            counted[entry.text, entry.offset] += 1
         for one in self.messages:
             if one.keys and one.sys_flag & 12 != 12 and one.offset not in indexed:
                 found.add("index_lags")
-        if len(self.entries) > len(seen) + self._repeated(log):
+        if any(
+            count > max(log[offset].texts.count(text) if offset in log else 0, 1)
+            for (text, offset), count in counted.items()
+        ):
             found.add("doubled")
         return found
-
-    @staticmethod
-    def _repeated(log: dict[int, Message]) -> int:
-        """Count the keys that messages have more than once."""
-        return sum(len(one.keys) - len(set(one.keys)) for one in log.values())
 
     def _state_of(self, part: str, offset: int, log: dict[int, Message]) -> set[str]:
         if offset in log:
