@@ -1,6 +1,6 @@
 """Check that the tree can be released: ``make release-check``.
 
-One line a check: ``ok``, or ``FAIL`` with what was found and what to do. docs/releasing.md has the
+One line a check: ``ok``, or ``FAIL`` with what was found and what to do. docs/project/releasing.md has the
 steps that no program can check.
 """
 
@@ -131,7 +131,7 @@ def check_site(tree: Path) -> str:
 
 def check_pages(tree: Path) -> str:
     """Require that no page names another version of the package to install."""
-    folders = (tree / "docs", tree / "docs/guides", tree / "docs/api")
+    folders = (tree / "docs", *(tree / "docs" / part for part in ("use", "reference", "project")))
     pages = [tree / "README.md", *(page for folder in folders for page in folder.glob("*.md"))]
     named = re.compile(r"rmqindex(?:\[[\w,]*\])?(?:==|~=|>=|-)(\d+(?:\.\d+)+)")
     for page in pages:

@@ -14,7 +14,7 @@ import pytest
 import rmqindex
 
 SAMPLE = rmqindex.sample_store()
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "command-line.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "command-line.md"
 FILE = "index/20261120182605197"
 
 #: The columns of each kind of answer, as the page has them.

@@ -14,7 +14,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-GUIDES = Path(__file__).resolve().parents[2] / "docs" / "guides"
+GUIDES = Path(__file__).resolve().parents[2] / "docs" / "use"
 NOTEBOOKS = sorted(GUIDES.glob("*.ipynb"))
 #: A picture differs from one version of matplotlib to the next.
 TEXTS = ("text/plain", "text/html")

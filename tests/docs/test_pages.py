@@ -13,12 +13,12 @@ import rmqindex
 from snippets import run_page, snippets
 
 #: Guides whose code is in files of their own.
-PROGRAMS = ("other-engines", "pipelines", "spark-connect", "spark-sql")
+PROGRAMS = ("pipelines", "spark-connect", "spark-sql")
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted(
     page
-    for folder in (DOCS, DOCS / "guides", DOCS / "api")
+    for folder in (DOCS, DOCS / "use", DOCS / "reference", DOCS / "project")
     for page in folder.glob("*.md")
     if snippets(page)
 )
@@ -49,7 +49,7 @@ def test_every_block_of_a_page_runs_and_prints_what_is_shown(
 
 def test_every_guide_has_code_that_is_run() -> None:
     """No guide consists of blocks that are not run; programs of their own have their own tests."""
-    for page in (DOCS / "guides").glob("*.md"):
+    for page in (DOCS / "use").glob("*.md"):
         is_run = any(snippet.not_run is None for snippet in snippets(page))
         assert is_run or page.stem in PROGRAMS
 

@@ -16,7 +16,8 @@ import rmqindex
 from pyspark_rmqindex.spark_version import plans_each_scan
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-GUIDES = DOCS / "guides"
+USE = DOCS / "use"
+PROJECT = DOCS / "project"
 SPARK_HOME = Path(pyspark.__file__).parent
 
 
@@ -44,7 +45,7 @@ def printed(command: list[str], directory: Path) -> str:
 def test_another_engine_builds_an_index_and_looks_keys_up(tmp_path: Path) -> None:
     """The program of the guide prints what the guide shows, and nothing on standard error."""
     (tmp_path / "store").mkdir()
-    program = GUIDES / "other_engine.py"
+    program = PROJECT / "other_engine.py"
     done = subprocess.run(
         [sys.executable, program], cwd=tmp_path, capture_output=True, text=True, check=False
     )
@@ -55,7 +56,7 @@ def test_another_engine_builds_an_index_and_looks_keys_up(tmp_path: Path) -> Non
 @pytest.mark.system
 def test_spark_connect_answers_as_a_classic_session_does(tmp_path: Path) -> None:
     """Lookups, joins, functions of SQL and messages through a server of Spark Connect."""
-    program = GUIDES / "spark_connect.py"
+    program = USE / "spark_connect.py"
     shown = program.with_suffix(".txt").read_text()
     assert printed([sys.executable, str(program)], tmp_path) == shown
 
@@ -63,7 +64,7 @@ def test_spark_connect_answers_as_a_classic_session_does(tmp_path: Path) -> None
 @pytest.mark.system
 def test_a_file_of_sql_looks_keys_up_and_scans_without_python_code(tmp_path: Path) -> None:
     """The shell ``spark-sql`` runs it from beginning to end."""
-    program = GUIDES / "spark_sql.sql"
+    program = USE / "spark_sql.sql"
     shell = [str(SPARK_HOME / "bin" / "spark-sql"), "--master", "local[1]", "-f", str(program)]
     told = ["--hivevar", f"store={rmqindex.sample_store()}"]
     assert printed([*shell, *told], tmp_path) == program.with_suffix(".txt").read_text()
@@ -73,7 +74,7 @@ def test_a_file_of_sql_looks_keys_up_and_scans_without_python_code(tmp_path: Pat
 @pytest.mark.spark_pushdown
 def test_the_report_of_the_leak_shows_what_this_spark_does() -> None:
     """The program needs PySpark alone; a Spark without the fault prints ``ok`` three times."""
-    program = DOCS / "spark_leak.py"
+    program = PROJECT / "spark_leak.py"
     done = subprocess.run([sys.executable, program], capture_output=True, text=True, check=False)
     version, *lines = done.stdout.splitlines()
     assert version == f"Spark {pyspark.__version__}", done.stderr
@@ -88,7 +89,7 @@ def test_the_report_of_the_leak_shows_what_this_spark_does() -> None:
 @pytest.mark.spark_streams
 def test_a_declarative_pipeline_makes_tables_of_a_store(tmp_path: Path) -> None:
     """The pipeline of the guide, with the sample store: a stream, messages, and one key."""
-    guide = GUIDES / "pipeline"
+    guide = USE / "pipeline"
     shutil.copytree(guide / "transformations", tmp_path / "transformations")
     spec = (guide / "spark-pipeline.yml").read_text()
     spec = spec.replace("/data/store", str(rmqindex.sample_store()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 import sys
 from pathlib import Path
@@ -27,7 +28,7 @@ from page_texts import OPTION_GROUPS  # noqa: E402
 
 def pages() -> dict[str, str]:
     """Return the pages of the site that are not the specification's, by name."""
-    patterns = ("*.md", "guides/*.md", "guides/*.ipynb", "api/*.md")
+    patterns = ("*.md", "use/*.md", "use/*.ipynb", "reference/*.md", "project/*.md")
     found = [page for pattern in patterns for page in DOCS.glob(pattern)]
     return {page.relative_to(DOCS).with_suffix("").as_posix(): page.read_text() for page in found}
 
@@ -35,21 +36,39 @@ def pages() -> dict[str, str]:
 @pytest.mark.parametrize("package", [rmqindex, pyspark_rmqindex], ids=lambda each: each.__name__)
 def test_every_public_name_is_in_the_api_page(package: ModuleType) -> None:
     """The page documents each name of the package's ``__all__``, and no other."""
-    page = pages()[f"api/{package.__name__}"]
+    page = pages()[f"reference/{package.__name__}"]
     documented = re.findall(rf":: {package.__name__}\.(\w+)$", page, re.MULTILINE)
     assert sorted(set(documented)) == sorted(package.__all__)
 
 
+def listed(name: str) -> list[str]:
+    """Return the pages in the tables of contents of a page, by their names in the site."""
+    trees = re.findall(r"```\{toctree\}\n(.*?)```", pages()[name], re.DOTALL)
+    lines = [line for tree in trees for line in tree.splitlines()]
+    entries = [line for line in lines if line and not line.startswith(":")]
+    return [posixpath.normpath(posixpath.join(posixpath.dirname(name), each)) for each in entries]
+
+
 def test_every_page_is_in_the_contents() -> None:
-    """The tables of contents on the first page lead to all of them."""
-    contents = pages()["index"]
+    """Each once, in the list of the first page or of the page that it belongs to."""
+    found = [each for name in pages() for each in listed(name) if each in pages()]
+    assert sorted(found) == sorted(pages().keys() - {"index"})
+
+
+def test_the_contents_are_short_and_their_parts_do_not_mix() -> None:
+    """The list beside each page fits a screen: use, then reference, then proof and building."""
+    entries = listed("index")
+    assert len(entries) <= 26
+    parts = [posixpath.dirname(each) for each in entries if "/" in each]
+    order = {"use": 0, "reference": 1, "spec": 1, "project": 2}
+    assert [order[part] for part in parts] == sorted(order[part] for part in parts)
     for name in pages().keys() - {"index"}:
-        assert f"\n{name}\n" in contents, name
+        assert all(posixpath.dirname(each) == posixpath.dirname(name) for each in listed(name))
 
 
 def test_the_options_page_has_each_option_in_one_group() -> None:
     """Internal options are in none; each option has a name of its own and says what it does."""
-    headings = re.findall(r"^## (.+)\n\n```\{option-list\} \1\n", pages()["options"], re.MULTILINE)
+    headings = re.findall(r"^## (.+)\n\n```\{option-list\} \1\n", pages()["reference/options"], re.MULTILINE)
     assert headings == list(OPTION_GROUPS)
     listed = [name for group in OPTION_GROUPS.values() for name in group]
     assert sorted(listed) == sorted(option.name for option in OPTIONS if not option.internal)
@@ -60,7 +79,7 @@ def test_the_options_page_has_each_option_in_one_group() -> None:
 
 def test_the_command_line_page_has_each_command() -> None:
     """In the order of the help, each below its name."""
-    page = pages()["command-line"]
+    page = pages()["reference/command-line"]
     assert re.findall(r"^### (.+)\n\n```\{command\} \1\n", page, re.MULTILINE) == list(COMMANDS)
 
 

@@ -13,7 +13,7 @@ from kinds import sampled
 from pyspark_rmqindex.options import OPTIONS, scopes_of
 from pyspark_rmqindex.read.refusals import Calls
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "refusals.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "project" / "refusals.md"
 PATH = "/data/store"
 ROWS = [
     tuple(cells)

@@ -663,7 +663,7 @@ class TestThroughSpark:
     @pytest.mark.parametrize("is_stream", [False, True])
     def test_a_thread_of_its_own_writes_as_the_guide_says(self, spark, store, tmp_path, is_stream):
         """Spark looks data sources up in the session that is active in the thread."""
-        page = Path(__file__).resolve().parents[3] / "docs" / "guides" / "troubleshooting.md"
+        page = Path(__file__).resolve().parents[3] / "docs" / "reference" / "errors.md"
         way_out = "pyspark_rmqindex.register(spark)"
         assert f"Call `{way_out}` in the thread first" in page.read_text(encoding="utf-8")
         written = str(tmp_path / "written")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["run_guide"]
 
 ROOT = Path(__file__).resolve().parents[3]
-PAGE = ROOT / "docs" / "guides" / "cluster.md"
+PAGE = ROOT / "docs" / "use" / "cluster.md"
 #: What the page's job.py does here.
 STEPS = ("imports", "load", "table", "lookup", "sql", "messages", "overwrite", "rebuild")
 _MASTER = "spark://master:7077"
