@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     Line = tuple[int, float, Mapping[float, tuple[float, float]]]
 
-__all__ = ["draw", "draw_crossover", "draw_growth"]
+__all__ = ["draw", "draw_bars", "draw_crossover", "draw_growth"]
 
 # Legible on white and on black.
 _INK = "#7a828c"
@@ -57,6 +57,27 @@ def draw(path: Path, results: Sequence[Comparison]) -> None:
     axes.axvline(1, color=_INK, linewidth=0.8)
     axes.set_xlabel("times as fast (the stroke across a bar is the goal)", color=_INK)
     _dress(axes)
+    figure.savefig(path, transparent=True, metadata={"Date": None})
+    plt.close(figure)
+
+
+def draw_bars(path: Path, bars: Sequence[tuple[str, float]]) -> None:
+    """Draw how many times as fast each of a few lines is, from nothing, with the one at 1."""
+    plt = _pyplot()
+    figure, axes = plt.subplots(figsize=(8, 0.5 * len(bars) + 0.7), layout="constrained")
+    for place, (_, speed) in enumerate(bars):
+        axes.barh(place, speed, height=0.6, color=_BAR if speed >= 1 else _SHORT)
+        text = f"{speed:.1f} times as fast" if speed >= 1 else f"{1 / speed:.1f} times as slow"
+        axes.annotate(
+            text, (speed, place), xytext=(5, 0), textcoords="offset points", va="center", color=_INK
+        )
+    axes.set_yticks(range(len(bars)), [name for name, _ in bars], fontsize=10)
+    axes.invert_yaxis()
+    axes.set_xlim(0, max(speed for _, speed in bars) * 1.25)
+    axes.set_xticks([])
+    axes.axvline(1, color=_INK, linewidth=0.8)
+    _dress(axes)
+    axes.spines["bottom"].set_visible(False)
     figure.savefig(path, transparent=True, metadata={"Date": None})
     plt.close(figure)
 

@@ -80,7 +80,7 @@ def _rate(comparison: Comparison, seconds: float | None) -> str:
 
 
 def write_report(directory: Path, results: Sequence[Comparison], about: dict[str, str]) -> None:
-    """Write ``table.inc`` (Markdown), ``results.json`` and ``chart.svg``."""
+    """Write the tables, ``results.json``, and the charts."""
     directory.mkdir(parents=True, exist_ok=True)
     data = {"machine": about, "results": [asdict(each) for each in results]}
     (directory / "results.json").write_text(json.dumps(data, indent=2) + "\n")
@@ -88,6 +88,9 @@ def write_report(directory: Path, results: Sequence[Comparison], about: dict[str
     from benchmarks._chart import draw  # noqa: PLC0415  (it loads matplotlib)
 
     draw(directory / "chart.svg", results)
+    from benchmarks._summary import write_summary  # noqa: PLC0415
+
+    write_summary(directory, results)
 
 
 def _table(results: Sequence[Comparison], about: dict[str, str]) -> str:
