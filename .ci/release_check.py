@@ -1,7 +1,7 @@
 """Check that the tree can be released: ``make release-check``.
 
-One line a check: ``ok``, or ``FAIL`` with what was found and what to do. docs/project/releasing.md has the
-steps that no program can check.
+One line a check: ``ok``, or ``FAIL`` with what was found and what to do.
+docs/project/releasing.md has the steps that no program can check.
 """
 
 from __future__ import annotations

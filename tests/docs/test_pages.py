@@ -12,8 +12,8 @@ import pytest
 import rmqindex
 from snippets import run_page, snippets
 
-#: Guides whose code is in files of their own.
-PROGRAMS = ("pipelines", "spark-connect", "spark-sql")
+#: Guides whose code is in files of their own, or is run by `make cluster`.
+PROGRAMS = ("cluster", "pipelines", "spark-connect", "spark-sql")
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted(

@@ -68,7 +68,9 @@ def test_the_contents_are_short_and_their_parts_do_not_mix() -> None:
 
 def test_the_options_page_has_each_option_in_one_group() -> None:
     """Internal options are in none; each option has a name of its own and says what it does."""
-    headings = re.findall(r"^## (.+)\n\n```\{option-list\} \1\n", pages()["reference/options"], re.MULTILINE)
+    headings = re.findall(
+        r"^## (.+)\n\n```\{option-list\} \1\n", pages()["reference/options"], re.MULTILINE
+    )
     assert headings == list(OPTION_GROUPS)
     listed = [name for group in OPTION_GROUPS.values() for name in group]
     assert sorted(listed) == sorted(option.name for option in OPTIONS if not option.internal)

@@ -34,7 +34,7 @@ def columns_of(page: Path) -> dict[str, dict[str, str]]:
     }
 
 
-RUNS = columns_of(ROOT / "docs" / "reference" / "versions.md")
+RUNS = columns_of(ROOT / "docs" / "project" / "tested-versions.md")
 
 
 def test_the_lowest_versions_that_were_run_are_the_bounds():
