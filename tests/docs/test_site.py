@@ -66,6 +66,18 @@ def test_the_contents_are_short_and_their_parts_do_not_mix() -> None:
         assert all(posixpath.dirname(each) == posixpath.dirname(name) for each in listed(name))
 
 
+def test_what_users_read_is_short() -> None:
+    """Use and reference have at most 20,000 words outside of code and what it prints."""
+    count = 0
+    for name, text in pages().items():
+        if name.startswith(("use/", "reference/")) and name != "use/notebook":
+            prose = re.sub(
+                r"^( *)(```+)(?!\{).*?^\1\2 *$", "", text, flags=re.DOTALL | re.MULTILINE
+            )
+            count += len(re.sub(r"<!--.*?-->", "", prose, flags=re.DOTALL).split())
+    assert 10_000 < count <= 20_000
+
+
 def test_the_options_page_has_each_option_in_one_group() -> None:
     """Internal options are in none; each option has a name of its own and says what it does."""
     headings = re.findall(
