@@ -252,6 +252,47 @@ class TestUsage:
         assert run("usage", tmp_path / "store", "--by", "key", "--mode", "DROPMALFORMED")[0] == 0
 
 
+class TestDiff:
+    """``rmqindex diff``."""
+
+    def test_the_same_is_exit_code_0(self, run, tmp_path):
+        """And says whether the files are equal."""
+        shutil.copytree(STORE, tmp_path / "store")
+        for other in (STORE, tmp_path / "store"):
+            code, out, err = run("diff", STORE, other)
+            assert (code, err) == (0, "")
+            assert out.splitlines()[2].split() == ["entries", "959", "959", "0", "0", "0"]
+            assert out.endswith("byte for byte, and so are their names.\nThe same.\n")
+
+    def test_a_difference_is_exit_code_1(self, run, tmp_path):
+        """Counted, and the first are told from both sides."""
+        shutil.copytree(STORE, tmp_path / "store")
+        min((tmp_path / "store" / "index").iterdir()).unlink()
+        asked = ("diff", STORE, tmp_path / "store", "--limit", 2)
+        code, out, err = run(*asked)
+        assert (code, err) == (1, "")
+        assert "197 differences more" in out
+        assert out.endswith("not equal byte for byte.\nDifferent.\n")
+        document = json.loads(run(*asked, "--json")[1])
+        assert (document["same"], document["files"]) == (False, "different")
+        assert [(part["part"], part["only_a"]) for part in document["parts"]] == [
+            ("entries", 199),
+            ("messages", 0),
+            ("units", 0),
+        ]
+        assert [each["difference"] for each in document["differences"]] == ["only in A"] * 2
+        assert len(rows_of(run(*asked, "--csv")[1])) == 2
+        code, out, _ = run(*asked, "--common")
+        assert code == 0
+
+    def test_an_error_is_exit_code_2(self, run, tmp_path):
+        """Neither the same nor different."""
+        for other in (tmp_path / "nothing", LOG_FILE.parent):
+            code, out, err = run("diff", STORE / "index", other)
+            assert (code, out) == (2, "")
+            assert "expected" in err or "no such file" in err
+
+
 class TestDump:
     """``rmqindex dump``."""
 

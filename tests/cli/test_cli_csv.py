@@ -71,6 +71,11 @@ ANSWERS = {
         ("usage", "STORE", "--by", "tag"),
         ("usage", "STORE/index", "--by", "key", "--commit-log", "none"),
     ],
+    "diff": [
+        ("diff", "STORE", "STORE"),
+        ("diff", "STORE", "EXPIRED", "--limit", 1),
+        ("diff", "STORE", "EXPIRED"),
+    ],
     "dump": [
         ("dump", "STORE/checkpoint"),
         ("dump", f"STORE/{FILE}"),

@@ -2,7 +2,8 @@
 
 Standard output carries the answer, as a table for people or as JSON for machines.
 Standard error carries errors, one line each, and progress bars at a terminal.
-The exit code is 0 for an answer, 1 for a search that found nothing or an audit that found errors,
+The exit code is 0 for an answer, 1 for a search that found nothing, an audit that found errors
+or a comparison that found differences,
 2 for bad usage, a bad file or a standard output that cannot be written, 141 where its reader wanted
 no more.
 """
@@ -51,6 +52,7 @@ COMMANDS = {
     "export": Entry("export", "Write messages or entries to Parquet, JSON lines or CSV."),
     "usage": Entry("browse", "Show which topics, queues and hours fill the disk."),
     "dump": Entry("browse", "Show the fields of any file of a store, byte by byte."),
+    "diff": Entry("diff", "Tell whether two indexes, logs or stores hold the same."),
     "verify": Entry("audit", "Check an index byte by byte and against its CommitLog."),
     "plot": Entry("audit", "Plot slot usage, chain lengths and store times."),
     "rebuild": Entry("rebuild", "Rebuild the index of a store from its CommitLog."),

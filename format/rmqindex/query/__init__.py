@@ -9,6 +9,11 @@ from typing import TYPE_CHECKING
 from rmqindex.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
+    from rmqindex.query.comparison import PARTS as PARTS
+    from rmqindex.query.comparison import Difference as Difference
+    from rmqindex.query.comparison import PartComparison as PartComparison
+    from rmqindex.query.comparison import StoreComparison as StoreComparison
+    from rmqindex.query.comparison import compare_stores as compare_stores
     from rmqindex.query.index_directory import IndexDirectory as IndexDirectory
     from rmqindex.query.index_directory import QueryOffsetResult as QueryOffsetResult
     from rmqindex.query.key_usage import KEY_GROUPS as KEY_GROUPS
