@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rmqindex.answers.answer import NOT_FOUND, Answer
 from rmqindex.answers.messages import MESSAGE_COLUMNS, message_document, print_message
-from rmqindex.answers.terminal import Styled, Table, print_table, print_text, rule
+from rmqindex.answers.terminal import Styled, Table, print_table, print_text, rule, shortened
 from rmqindex.answers.text import counted, in_flags
 from rmqindex.indexfile.decoding import ENTRY_SCHEMA
 from rmqindex.keys.hashing import index_key
@@ -44,7 +44,21 @@ EXPLANATION_COLUMNS = (
     "remedy", "other_topic", "phy_offsets",
 )  # fmt: skip
 
-_ENTRY_WIDTHS = (17, 8, 8, 7, 10, 14, 23)
+# The columns of a scan with their widths. The links of the slots, which only those read who follow
+# chains, are left out where a terminal is too narrow.
+_ENTRY_WIDTHS = {
+    "file": 17,
+    "position": 8,
+    "prev_position": 8,
+    "slot": 7,
+    "key_hash": 10,
+    "phy_offset": 14,
+    "store_timestamp": 23,
+}
+_ENTRY_SHAPES = (
+    tuple(_ENTRY_WIDTHS),
+    ("file", "position", "key_hash", "phy_offset", "store_timestamp"),
+)
 # Entries of one file that an explanation shows.
 _SHOWN_HITS = 8
 
@@ -69,30 +83,29 @@ def entries_answer(rows: Iterable[Row], shortfall: Shortfall, zone: Zone) -> Ans
 
 def _print_entries(console: Console, rows: Iterable[Row], zone: Zone, shortfall: Shortfall) -> None:
     """Print entries as they come, of which there may be millions, and a count."""
-    heads = ("File", "Position", "Previous", "Slot", "Key hash", "Offset", f"Stored ({zone.name})")
-    widths = [max(width, len(head)) for width, head in zip(_ENTRY_WIDTHS, heads, strict=True)]
-    line_width = sum(widths) + 2 * (len(widths) - 1)
-    is_narrow = console.width < line_width
+    heads = dict(
+        zip(
+            _ENTRY_WIDTHS,
+            ("File", "Position", "Previous", "Slot", "Key hash", "Offset", f"Stored ({zone.name})"),
+            strict=True,
+        )
+    )
+    shown = next(filter(lambda names: _line_width(names) <= console.width, _ENTRY_SHAPES), None)
     count = 0
     for row in rows:
-        cells = (
-            row["file"],
-            row["position"],
-            row["prev_position"],
-            row["slot"],
-            row["key_hash"],
-            row["phy_offset"],
-            zone.format(row["store_timestamp"]),
-        )
-        if is_narrow:
-            label = max(map(len, heads)) + 2
-            lines = [f"{head:<{label}}{cell}" for head, cell in zip(heads, cells, strict=True)]
+        cells = row | {"store_timestamp": zone.format(row["store_timestamp"])}
+        if shown is None:
+            label = max(map(len, heads.values())) + 2
+            lines = [f"{head:<{label}}{cells[name]}" for name, head in heads.items()]
             console.write(("\n" if count else "") + "\n".join(lines))
         else:
             if not count:
-                console.write(_entry_line(heads, widths))
-                console.write(rule(line_width))
-            console.write(_entry_line(cells, widths))
+                stored = shortened(
+                    heads["store_timestamp"], console.width - _line_width(shown[:-1]) - 2
+                )
+                console.write(_entry_line(shown, heads | {"store_timestamp": stored}))
+                console.write(rule(_line_width(shown)))
+            console.write(_entry_line(shown, cells))
         count += 1
     if count:
         console.write(f"\n{counted(count, 'entry', 'entries')}")
@@ -102,12 +115,17 @@ def _print_entries(console: Console, rows: Iterable[Row], zone: Zone, shortfall:
     console.write(f"0 entries{window}{others}")
 
 
-def _entry_line(cells: tuple[Any, ...], widths: list[int]) -> str:
+def _line_width(names: Sequence[str]) -> int:
+    return sum(_ENTRY_WIDTHS[name] for name in names) + 2 * (len(names) - 1)
+
+
+def _entry_line(names: Sequence[str], cells: Row) -> str:
     """Return a line with texts of the first and the last column to the left, the rest right."""
-    last = len(cells) - 1
     parts = (
-        str(cell).ljust(width) if number in {0, last} else str(cell).rjust(width)
-        for number, (cell, width) in enumerate(zip(cells, widths, strict=True))
+        str(cells[name]).ljust(_ENTRY_WIDTHS[name])
+        if name in {names[0], names[-1]}
+        else str(cells[name]).rjust(_ENTRY_WIDTHS[name])
+        for name in names
     )
     return "  ".join(parts).rstrip()
 
@@ -163,11 +181,11 @@ def hits_answer(
 
 def _print_hits(console: Console, hits: Sequence[Row], zone: Zone) -> None:
     table = Table()
-    table.add_column("File")
-    table.add_column("Position", right=True)
+    table.add_column("File", may_be_cut=True)
+    table.add_column("Position", right=True, spare=2)
     table.add_column("Offset", right=True)
     table.add_column(f"Stored ({zone.name})")
-    table.add_column("Epoch ms", right=True)
+    table.add_column("Epoch ms", right=True, spare=1)
     is_judged = any(hit["state"] != "no_log" for hit in hits)
     if is_judged:
         table.add_column("Message")

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from rmqindex.answers.answer import Answer
-from rmqindex.answers.terminal import Table, fits, print_table, print_text
+from rmqindex.answers.terminal import Table, fits, print_table, print_text, printable
 from rmqindex.answers.text import counted, visible, wrapped
 from rmqindex.audit.rules import AUDIT_RULES, FINDING_SCHEMA, SEVERITIES
 
@@ -113,4 +113,4 @@ def _print_wrapped(console: Console, text: str, indent: str, before: str = "") -
 
 
 def _line(text: str) -> str:
-    return visible(" ".join(text.split()))
+    return printable(" ".join(text.split()))

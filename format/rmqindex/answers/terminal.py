@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, TextIO, TypeAlias
 from rmqindex.answers.text import COMMAND, cell_width, complain, folded, one_line, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "make_console",
     "print_table",
     "print_text",
+    "printable",
     "progress_bar",
     "rule",
     "shortened",
@@ -32,9 +33,12 @@ __all__ = [
 
 # No table is this wide.
 _UNBOUNDED = 10_000
-_GAP = "   "
-# A text column is not cut to less.
-_LEAST_WIDTH = 12
+# The blanks between columns: as many as there is room for.
+_GAPS = (3, 2)
+# A text column is not cut to less; to the second only where the first leaves the table too wide.
+_LEAST_WIDTHS = (12, 8)
+# The most columns for a text with characters that cannot be printed: each takes four.
+_ESCAPED_WIDTH = 60
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 
 
@@ -68,63 +72,114 @@ class Console:
         (self.file or sys.stdout).write(f"{line}\n")
 
 
+@dataclass(frozen=True, slots=True)
+class _Column:
+    head: str
+    is_right: bool
+    may_be_cut: bool
+    spare: int
+
+
+class _Arrangement(NamedTuple):
+    """Columns of a table by number, how wide each is drawn, and the blanks between them."""
+
+    numbers: Sequence[int]
+    widths: Sequence[int]
+    gap: int
+
+    @property
+    def width(self) -> int:
+        return sum(self.widths) + self.gap * (len(self.widths) - 1)
+
+
 class Table:
     """Rows under heads; a cell is one line."""
 
     def __init__(self) -> None:
         """Begin without columns."""
-        self.heads: list[str] = []
+        self.columns: list[_Column] = []
         self.rows: list[list[Styled]] = []
-        self._is_right: list[bool] = []
-        self._may_be_cut: list[bool] = []
 
-    def add_column(self, head: str, *, right: bool = False, may_be_cut: bool = False) -> None:
-        """Add a column, aligned to the right or not; a cell may lose its middle to be shorter."""
-        self.heads.append(head)
-        self._is_right.append(right)
-        self._may_be_cut.append(may_be_cut)
+    @property
+    def heads(self) -> list[str]:
+        """The heads of the columns."""
+        return [column.head for column in self.columns]
+
+    def add_column(
+        self,
+        head: str,
+        *,
+        right: bool = False,
+        may_be_cut: bool = False,
+        spare: int = 0,
+    ) -> None:
+        """Add a column, aligned to the right or not.
+
+        Where the table is too wide, spare columns are dropped, from 1 up, and empty ones; then
+        cells that may be cut, and long heads, lose their middle.
+        """
+        self.columns.append(_Column(head, right, may_be_cut, spare))
 
     def add_row(self, *cells: Cell, style: str = "") -> None:
         """Add a row, in a style; a cell without text is left out of paragraphs."""
         row = [cell if isinstance(cell, Styled) else Styled(cell, style) for cell in cells]
-        self.rows.append([Styled(one_line(cell.text), cell.style) for cell in row])
+        self.rows.append([Styled(printable(cell.text), cell.style) for cell in row])
 
-    def widths(self) -> list[int]:
-        """Return how many columns of a terminal each column takes, if nothing is cut."""
-        return [
-            max(map(cell_width, (head, *(row[number].text for row in self.rows))))
-            for number, head in enumerate(self.heads)
+    def arrangements(self, width: int, *, may_cut: bool) -> Iterator[_Arrangement]:
+        """Yield arrangements for a terminal of some columns, the best first; some are too wide."""
+        cells = [
+            max((cell_width(row[number].text) for row in self.rows), default=0)
+            for number in range(len(self.columns))
         ]
+        heads = [cell_width(column.head) for column in self.columns]
+        widths = [max(pair) for pair in zip(cells, heads, strict=True)]
+        spares = [
+            column.spare or int(not cells[number]) for number, column in enumerate(self.columns)
+        ]
+        kept: list[int] = []
+        bare = [
+            max(cell, min(head, _LEAST_WIDTHS[0])) for cell, head in zip(cells, heads, strict=True)
+        ]
+        for dropped in sorted({0, *spares}):
+            kept = [number for number, spare in enumerate(spares) if not 0 < spare <= dropped]
+            for gap in _GAPS:
+                yield _Arrangement(kept, [widths[number] for number in kept], gap)
+            if may_cut:
+                cut = _cut_widths([(widths[number], bare[number]) for number in kept], width)
+                yield _Arrangement(kept, cut, _GAPS[-1])
+        for least in _LEAST_WIDTHS if may_cut else ():
+            floors = [
+                least if column.may_be_cut else bare[number]
+                for number, column in enumerate(self.columns)
+            ]
+            cut = _cut_widths([(widths[number], floors[number]) for number in kept], width)
+            yield _Arrangement(kept, cut, _GAPS[-1])
 
-    def cut_widths(self, width: int) -> list[int]:
-        """Return the widths that make the table fit, as far as columns may be cut."""
-        widths = self.widths()
-        while (excess := line_width(widths) - width) > 0:
-            room = {
-                number: widths[number] - max(_LEAST_WIDTH, cell_width(self.heads[number]))
-                for number, may_be_cut in enumerate(self._may_be_cut)
-                if may_be_cut
-            }
-            if max(room.values(), default=0) <= 0:
-                break
-            widest = max(room, key=lambda number: widths[number] if room[number] > 0 else 0)
-            others = [widths[number] for number in room if number != widest and room[number] > 0]
-            step = widths[widest] - max(others, default=0)
-            widths[widest] -= min(max(step, 1), room[widest], excess)
-        return widths
-
-    def line(self, console: Console, cells: Sequence[Styled], widths: Sequence[int]) -> str:
+    def line(self, console: Console, cells: Sequence[Styled], arranged: _Arrangement) -> str:
         """Return a row as a line."""
         parts = []
-        for number, (cell, width) in enumerate(zip(cells, widths, strict=True)):
-            text = shortened(cell.text, width)
+        for number, width in zip(arranged.numbers, arranged.widths, strict=True):
+            text = shortened(cells[number].text, width)
             blank = " " * (width - cell_width(text))
-            shown = console.styled(text, cell.style)
-            if self._is_right[number]:
+            shown = console.styled(text, cells[number].style)
+            if self.columns[number].is_right:
                 parts.append(blank + shown)
             else:
-                parts.append(shown if number == len(cells) - 1 else shown + blank)
-        return _GAP.join(parts).rstrip()
+                parts.append(shown if number == arranged.numbers[-1] else shown + blank)
+        return (" " * arranged.gap).join(parts).rstrip()
+
+
+def _cut_widths(columns: Iterable[tuple[int, int]], width: int) -> list[int]:
+    """Return widths that make columns fit, as far as the least width of each allows it."""
+    widths, floors = map(list, zip(*columns, strict=True))
+    while (excess := sum(widths) + _GAPS[-1] * (len(widths) - 1) - width) > 0:
+        room = [place for place, floor in enumerate(floors) if widths[place] > floor]
+        if not room:
+            break
+        widest = max(room, key=widths.__getitem__)
+        step = widths[widest] - max((widths[place] for place in room if place != widest), default=0)
+        widths[widest] -= min(max(step, 1), widths[widest] - floors[widest], excess)
+    return widths
 
 
 def make_console(file: TextIO | None = None) -> Console:
@@ -142,20 +197,21 @@ def make_console(file: TextIO | None = None) -> Console:
 
 def fits(table: Table, console: Console) -> bool:
     """Return whether a whole table is no wider than the terminal."""
-    return line_width(table.widths()) <= console.width
+    return next(table.arrangements(console.width, may_cut=False)).width <= console.width
 
 
 def print_table(console: Console, table: Table) -> None:
-    """Print a table: whole, or with texts cut, or, where that is too wide, rows as paragraphs."""
-    widths = table.cut_widths(console.width) if console.is_terminal else table.widths()
-    if line_width(widths) > console.width:
+    """Print a table: whole, or narrowed, or, where that is too wide, rows as paragraphs."""
+    arrangements = table.arrangements(console.width, may_cut=console.is_terminal)
+    arranged = next((each for each in arrangements if each.width <= console.width), None)
+    if arranged is None:
         _print_paragraphs(console, table)
         return
     heads = [Styled(head, "bold") for head in table.heads]
-    console.write(table.line(console, heads, widths))
-    console.write(rule(line_width(widths)))
+    console.write(table.line(console, heads, arranged))
+    console.write(rule(arranged.width))
     for row in table.rows:
-        console.write(table.line(console, row, widths))
+        console.write(table.line(console, row, arranged))
 
 
 def print_text(console: Console, text: str) -> None:
@@ -183,9 +239,10 @@ def shortened(text: str, width: int) -> str:
     return head + mark + tail
 
 
-def line_width(widths: Sequence[int]) -> int:
-    """Return how wide the line of a table is."""
-    return sum(widths) + len(_GAP) * (len(widths) - 1)
+def printable(text: str) -> str:
+    """Return a text as one line, without its middle if it has much that cannot be printed."""
+    line = one_line(text)
+    return line if line == text else shortened(line, _ESCAPED_WIDTH)
 
 
 def broken(text: str, width: int) -> list[str]:

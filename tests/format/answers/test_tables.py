@@ -9,6 +9,7 @@ import pytest
 from rich.cells import cell_len
 
 from rmqindex.answers.answer import Zone
+from rmqindex.answers.entries import Shortfall, entries_answer, hits_answer
 from rmqindex.answers.messages import print_message, print_message_list
 from rmqindex.answers.terminal import Console, print_text, shortened
 
@@ -27,6 +28,14 @@ def message(text):
     }  # fmt: skip
 
 
+def hit(offset):
+    """Return an entry of a lookup."""
+    return {
+        "path": "store/index/1", "name": "20231114221320000", "position": 12_345_678,
+        "phy_offset": offset, "store_timestamp": 1_700_000_000_001, "state": "verified",
+    }  # fmt: skip
+
+
 def printed(function, *arguments, width=10_000, is_terminal=False):
     """Return what a function prints."""
     out = io.StringIO()
@@ -42,6 +51,56 @@ def test_no_row_is_wider_than_a_terminal(width, text):
     assert max(map(cell_len, out.splitlines())) <= width
     for number in ("112033", "210", "2023-11-14 22:13:20.001"):
         assert number in out
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=ascii)
+def test_messages_are_a_table_at_80_columns(text):
+    """Whatever their topics and keys are, in logs of up to a terabyte."""
+    row = message(text) | {"phy_offset": 999_999_999_999}
+    out = printed(print_message_list, [row], ZONE, width=80, is_terminal=True)
+    assert len(out.splitlines()) == 5
+    assert len({cell_len(line.rstrip()) for line in out.splitlines()[:3]}) == 1
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/Argentina/ComodRivadavia"])
+@pytest.mark.parametrize("width", [80, 120, 200])
+def test_hits_are_a_table_at_80_columns(width, zone):
+    """The milliseconds go first, since the time stands beside them; no number is cut."""
+    question = {"path": "store", "topic": "T", "key": "k", "begin": None, "end": None}
+    answer = hits_answer(
+        question, [hit(99_999_999_999_999)], None, None, [], [], Zone(zone, dt.UTC)
+    )
+    lines = printed(answer.text, width=width, is_terminal=True).splitlines()
+    assert len(lines) == 5
+    assert max(map(cell_len, lines)) <= width
+    assert ("1700000000001" in lines[2]) == (width > 80)
+    for number in ("99999999999999", "12345678", "2023-11-14 22:13:20.001"):
+        assert number in lines[2]
+
+
+@pytest.mark.parametrize(("width", "heads"), [(80, 5), (120, 7)])
+def test_entries_are_a_table_at_80_columns(width, heads):
+    """The links of the slots need more."""
+    row = {
+        "file": "20231114221320000", "position": 19_999_999, "prev_position": 19_999_998,
+        "slot": 4_999_999, "key_hash": 2_147_483_647, "phy_offset": 99_999_999_999_999,
+        "store_timestamp": 1_700_000_000_001,
+    }  # fmt: skip
+    answer = entries_answer([row], Shortfall(None, None), ZONE)
+    lines = printed(answer.text, width=width, is_terminal=True).splitlines()
+    assert max(map(len, lines)) <= width
+    assert len(lines[0].split("  ")) >= heads
+    assert len(lines) == 5
+    assert ("19999998" in lines[2]) == (heads == 7)
+
+
+@pytest.mark.parametrize("width", [80, 10_000])
+def test_a_key_that_cannot_be_printed_widens_no_table(width):
+    """In a pipe neither, where each of its characters would take four columns."""
+    text = "FD00" + "\x00" * 150
+    out = printed(print_message_list, [message(text)], ZONE, width=width, is_terminal=width == 80)
+    assert "FD00" in out
+    assert max(map(len, out.splitlines())) <= min(width, 240)
 
 
 @pytest.mark.parametrize("text", TEXTS, ids=ascii)
