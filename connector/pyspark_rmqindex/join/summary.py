@@ -83,6 +83,9 @@ class LookupSummary:
             f"{self.candidates} candidates, {self.verified} verified, {self.dropped} dropped"
         )
 
+    # What a notebook shows.
+    __repr__ = __str__
+
 
 _numbers = itertools.count(1)
 _lookups: OrderedDict[int, tuple[LookupSummary, Accumulator[Counter[str]]]] = OrderedDict()

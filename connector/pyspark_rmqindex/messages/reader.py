@@ -66,6 +66,9 @@ class MessagePlan:
             f"partition{'' if self.partitions == 1 else 's'}{filters}"
         )
 
+    # What a notebook shows.
+    __repr__ = __str__
+
 
 # The most messages in a batch.
 _MAX_MESSAGES = 32 * 1024

@@ -88,6 +88,9 @@ class ScanPlan:
             f"{self.partitions} partition{'' if self.partitions == 1 else 's'}{filters}"
         )
 
+    # What a notebook shows.
+    __repr__ = __str__
+
 
 Plan = ScanPlan | MessagePlan
 

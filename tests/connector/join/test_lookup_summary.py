@@ -23,6 +23,13 @@ def test_spark_connect_has_no_tally():
     assert (name, tally) == ("rmqindex_lookup_auto_in_2_files", None)
 
 
+def test_a_notebook_shows_what_print_shows():
+    """A cell that ends with a summary has its sentence."""
+    shown = LookupSummary("auto", 2, 5, 90)
+    assert repr(shown) == str(shown)
+    assert repr(shown).startswith("looking up by auto in 2 of 5 files")
+
+
 def test_a_lookup_that_is_forgotten_is_never_taken_for_another(monkeypatch):
     """Numbers are of one process and never given twice, over sessions too."""
     monkeypatch.setattr(summary_module, "_KEPT", 2)

@@ -81,6 +81,7 @@ def test_the_plan_says_what_is_read():
         "reading topic of the messages in 1 of 3 log files (4096 bytes), 2 partitions where "
         "queue_id IN [1]"
     )
+    assert repr(shown) == str(shown)
 
 
 @pytest.mark.parametrize(

@@ -381,6 +381,7 @@ class TestOwnState:
         """last_plan() has no other to show."""
         monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
         plan = ScanPlan((("t", "k"),), (7,), ("position >= 1",), 1, 2, 3, 4)
+        assert repr(plan) == str(plan)
         record_plan({"path": "x"}, plan)
         assert plan_from_schema(plan_schema({"path": "x", "lastPlan": "true"})) == plan
         assert plan_from_schema(plan_schema({"path": "y"})) is None
