@@ -195,7 +195,7 @@ class TestLookup:
 
     def test_its_table_shows_where_and_when(self, run):
         """A row an entry, then how many there are."""
-        code, out, _ = run("lookup", STORE, "TopicTest", "order-49", "--max-num", 1, *NO_LOG)
+        code, out, _ = run("lookup", STORE, "TopicTest", "order-49", "--limit", 1, *NO_LOG)
         header, _, row, empty, count = out.splitlines()
         assert code == 0
         assert header.split() == ["File", "Position", "Offset", "Stored", "(UTC)", "Epoch", "ms"]
@@ -225,11 +225,9 @@ class TestLookup:
 
     def test_a_key_that_is_not_there_gives_1(self, run):
         """The answer is a line on standard error, or an empty list in JSON."""
-        assert run("lookup", STORE, "TopicTest", "nobody") == (
-            1,
-            "",
-            f"rmqindex: {STORE}: no entry of TopicTest#nobody\n",
-        )
+        why = f"`rmqindex explain {STORE} TopicTest nobody` tells why"
+        said = f"rmqindex: {STORE}: no entry of TopicTest#nobody; {why}\n"
+        assert run("lookup", STORE, "TopicTest", "nobody") == (1, "", said)
         code, out, err = run("lookup", STORE, "TopicTest", "nobody", "--json")
         assert (code, json.loads(out)["hits"], err) == (1, [], "")
 
@@ -240,7 +238,7 @@ class TestLookup:
         for query in asked[:: len(asked) // 40]:
             code, out, _ = run(
                 "lookup", STORE, query["topic"], query["key"], "--broker", "--json",
-                "--max-num", query["max_num"], "--begin", query["begin"], "--end", query["end"],
+                "--limit", query["max_num"], "--begin", query["begin"], "--end", query["end"],
             )  # fmt: skip
             document = json.loads(out)
             assert code == (0 if query["result"] else 1)
@@ -250,7 +248,7 @@ class TestLookup:
 
     def test_the_brokers_answer_for_people_ends_with_the_last_update(self, run):
         """Offsets one a line, then what the broker sends along."""
-        code, out, _ = run("lookup", STORE, "TopicTest", "order-49", "--broker", "--max-num", 2)
+        code, out, _ = run("lookup", STORE, "TopicTest", "order-49", "--broker", "--limit", 2)
         assert code == 0
         assert [line.strip() for line in out.splitlines()[2:4]] == ["112033", "109318"]
         assert out.endswith(
@@ -310,7 +308,7 @@ class TestErrors:
             (["info", STORE, "--time-zone", "Mars"], "'Mars'"),
             (["info", STORE, "--mode", "PERMISSIVE"], "PERMISSIVE"),
             (["lookup", STORE, "T", "k", "--begin", "noon"], "'noon'"),
-            (["lookup", STORE, "T", "k", "--max-num", "0"], "--max-num"),
+            (["lookup", STORE, "T", "k", "--limit", "0"], "--limit"),
             (["lookup", STORE, "T", "k", "--broker", "--mode", "DROPMALFORMED"], "--mode"),
             (["lookup", "s3://bucket/store", "T", "k", "--broker"], "only for a local directory"),
             (["no-such-command"], "no-such-command"),
@@ -419,7 +417,7 @@ class TestOutput:
         for text in (FILES[0].name, "1700000004511", "1700003870642", "26249", "2.05"):
             assert text in facts
         hits = printed_at_a_terminal(
-            columns, "lookup", STORE, "TopicTest", "BB", "--max-num", "1", *NO_LOG
+            columns, "lookup", STORE, "TopicTest", "BB", "--limit", "1", *NO_LOG
         )
         for text in (FILES[4].name, "1700022860911", "122928"):
             assert text in hits

@@ -62,7 +62,7 @@ class TestVerify:
         with path.open("r+b") as file:
             file.seek(40)
             file.write(bytes(4 * 97))
-        _, out, _ = run("verify", path, "--json", "--max-findings", 2)
+        _, out, _ = run("verify", path, "--json", "--limit", 2)
         rules = [finding["rule"] for finding in json.loads(out)["findings"]]
         assert rules.count("slot_newest") == 3
 

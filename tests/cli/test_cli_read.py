@@ -112,13 +112,13 @@ class TestLookupWithTheLog:
 
     def test_the_message_is_printed(self, run):
         """Its fields, its properties and its body."""
-        code, out, _ = run("lookup", STORE, "TopicTest", "order-49", "--message", "--max-num", 1)
+        code, out, _ = run("lookup", STORE, "TopicTest", "order-49", "--message", "--limit", 1)
         assert code == 0
         assert "verified" in out
         assert "0A00000100002A9F000000000001B5A1" in out
         assert '{"id":65641}' in out
         _, out, _ = run(
-            "lookup", STORE, "TopicTest", "order-49", "--message", "--json", "--max-num", 1
+            "lookup", STORE, "TopicTest", "order-49", "--message", "--json", "--limit", 1
         )
         (hit,) = json.loads(out)["hits"]
         assert hit["message"]["keys"] == "k order-49"
@@ -254,7 +254,7 @@ class TestExplain:
         assert code == 0
         assert "outside_window: The entry is not of the time asked for." in out
         assert "Under the topic %RETRY%group1: messages with this key at 49473, 13267" in out
-        assert out.endswith("7 entries of hash 870421146 answer the query.\n")
+        assert out.endswith("7 of 11 entries of hash 870421146 answer the query.\n")
 
     def test_a_message_that_the_index_lacks_is_named_with_the_command(self, run, store):
         """The newest file was lost; the exit code says whether any entry answers."""

@@ -68,14 +68,14 @@ class TestEmptyAnswers:
             code, out, err = run(*ORDER, *bounds, *how)
             assert (code, out) == (1, "")
             assert f"no entry of TopicTest#order-49 {window}; " in err
-            assert err.endswith(" at other times\n")
+            assert " at other times; `rmqindex explain " in err
         assert "; 11 at other times" in run(*ORDER, *bounds)[2]
 
     def test_a_key_that_is_nowhere_has_none_at_other_times(self, run):
         """Without a range, nothing is said of times."""
         asked = ("lookup", STORE, "TopicTest", "no-such-key")
-        assert run(*asked, "--end", "2023-11-13")[2].endswith("; 0 at other times\n")
-        assert run(*asked)[2].endswith("no entry of TopicTest#no-such-key\n")
+        assert "; 0 at other times; `" in run(*asked, "--end", "2023-11-13")[2]
+        assert "no entry of TopicTest#no-such-key; `" in run(*asked)[2]
 
     def test_a_document_has_the_number(self, run):
         """Null where entries were found, or where no range was given."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeAlias, cast
 
 from rmqindex.answers.terminal import make_console, print_text
 from rmqindex.answers.text import complain
+from rmqindex.errors import command_line
 from rmqindex.times import format_millis
 
 if TYPE_CHECKING:
@@ -18,7 +19,17 @@ if TYPE_CHECKING:
 
     from rmqindex.answers.terminal import Console
 
-__all__ = ["BAD", "NOT_FOUND", "Answer", "Form", "Renderer", "Row", "Zone", "renderer_of"]
+__all__ = [
+    "BAD",
+    "NOT_FOUND",
+    "Answer",
+    "Form",
+    "Nothing",
+    "Renderer",
+    "Row",
+    "Zone",
+    "renderer_of",
+]
 
 #: Who reads an answer: people, or programs.
 Form: TypeAlias = Literal["text", "json", "csv"]
@@ -58,6 +69,31 @@ class Zone:
         return f"{millis} ms" if text == "-" else text
 
 
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """What was not found in a store.
+
+    Attributes:
+        text: What it is.
+        asked: The topic and the key for which ``explain`` tells why; empty where it does not.
+        options: The options that it needs, too.
+    """
+
+    text: str
+    asked: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+
+    def explain(self, *paths: str) -> str:
+        """Return the command that tells why some stores do not have it."""
+        first, *others = paths
+        return command_line("explain", first, *others, *self.asked, options=self.options)
+
+    def sentence(self, *paths: str) -> str:
+        """Say that some stores do not have it, and which command tells why."""
+        why = f"; `{self.explain(*paths)}` tells why" if self.asked else ""
+        return f"{', '.join(paths)}: {self.text}{why}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """What a command found or did.
@@ -77,7 +113,7 @@ class Answer:
     columns: tuple[str, ...] = ()
     rows: Iterable[Row] = ()
     document: Callable[[], Row] | None = None
-    nothing: tuple[str, str] | None = None
+    nothing: tuple[str, Nothing] | None = None
     notes: Sequence[str] = ()
     exit_code: int = 0
 
@@ -100,24 +136,24 @@ class Renderer(ABC):
 
     def __init__(self) -> None:
         """Begin without answers."""
-        self._without_answer: dict[str, list[str]] = {}
+        self._without_answer: dict[Nothing, list[str]] = {}
 
     def render(self, answer: Answer, named: Mapping[str, str]) -> None:
         """Write an answer to standard output, and what else to say to standard error."""
         self._write(answer, named)
         if answer.nothing is not None and (answer.document is None or self._is_for_people):
-            path, text = answer.nothing
+            path, nothing = answer.nothing
             if named:
-                self._without_answer.setdefault(text, []).append(path)
+                self._without_answer.setdefault(nothing, []).append(path)
             else:
-                complain(f"{path}: {text}")
+                complain(nothing.sentence(path))
         for note in answer.notes:
             complain(note)
 
     def close(self) -> None:
         """Write what depends on all answers."""
-        for text, paths in self._without_answer.items():
-            complain(f"{', '.join(paths)}: {text}")
+        for nothing, paths in self._without_answer.items():
+            complain(nothing.sentence(*paths))
 
     @abstractmethod
     def _write(self, answer: Answer, named: Mapping[str, str]) -> None: ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from rmqindex.answers.answer import NOT_FOUND, Answer
+from rmqindex.answers.answer import NOT_FOUND, Answer, Nothing
 from rmqindex.answers.messages import MESSAGE_COLUMNS, message_document, print_message
 from rmqindex.answers.terminal import Styled, Table, print_table, print_text, rule, shortened
 from rmqindex.answers.text import counted, in_flags
@@ -26,6 +26,7 @@ __all__ = [
     "EXPLANATION_COLUMNS",
     "HIT_COLUMNS",
     "HIT_MESSAGE_COLUMNS",
+    "Miss",
     "Shortfall",
     "broker_answer",
     "entries_answer",
@@ -61,6 +62,54 @@ _ENTRY_SHAPES = (
 )
 # Entries of one file that an explanation shows.
 _SHOWN_HITS = 8
+
+
+# The state of a row that stands for a key without entries.
+_NO_ENTRY = "no_entry"
+
+
+@dataclass(frozen=True, slots=True)
+class Miss:
+    """How a search without an entry goes on.
+
+    Attributes:
+        at_other_times: How many entries are outside the range of times; None without a range.
+        nearest: A topic and key that differ in case or blanks alone, and how many entries they
+            have; None if none is known.
+        options: The options of ``explain`` for the same question.
+    """
+
+    at_other_times: int | None = None
+    nearest: tuple[str, str, int] | None = None
+    options: tuple[str, ...] = ()
+
+    def nothing(self, question: Row, zone: Zone) -> Nothing:
+        """Say what was not found, and what was."""
+        window = zone.window(question["begin"], question["end"])
+        others = "" if self.at_other_times is None else f"; {self.at_other_times} at other times"
+        asked = question["topic"], question["key"]
+        near = ""
+        if self.nearest is not None:
+            *pair, count = self.nearest
+            near = f", but {count} of {index_key(*pair)}"
+        text = f"no entry of {index_key(*asked)}{window}{others}{near}"
+        return Nothing(text, asked, self.options)
+
+    def document(self, question: Row, zone: Zone) -> Row:
+        """Return the same as JSON values."""
+        pair = (
+            None
+            if self.nearest is None
+            else dict(zip(("topic", "key"), self.nearest, strict=False))
+        )
+        return {
+            "at_other_times": self.at_other_times,
+            "nearest": pair,
+            "explain": self.nothing(question, zone).explain(question["path"]),
+        }
+
+
+_FOUND = {"at_other_times": None, "nearest": None, "explain": None}
 
 
 @dataclass(slots=True)
@@ -134,14 +183,14 @@ def hits_answer(
     question: Row,
     hits: Sequence[Row],
     messages: Sequence[Row | None] | None,
-    at_other_times: int | None,
+    miss: Miss | None,
     uncovered: Sequence[Uncovered],
     lacking: Sequence[str],
     zone: Zone,
 ) -> Answer:
-    """Return the entries of a key, and their messages if they were asked for.
+    """Return the entries of a key, and their messages if they were asked for, or what is missed.
 
-    Without any in a range of times, ``at_other_times`` is how many are outside it.
+    Its rows are the entries; without any, one of the state ``no_entry``.
     """
 
     def text(console: Console) -> None:
@@ -152,6 +201,8 @@ def hits_answer(
                 print_message(console, message, zone)
 
     def rows() -> Iterator[Row]:
+        if miss is not None:
+            yield {"topic": question["topic"], "key": question["key"], "state": _NO_ENTRY}
         for number, hit in enumerate(hits):
             message = messages[number] if messages else None
             document = {} if message is None else message_document(message)
@@ -164,7 +215,7 @@ def hits_answer(
         return {
             **question,
             "hits": documents,
-            "at_other_times": at_other_times,
+            **(_FOUND if miss is None else miss.document(question, zone)),
             "uncovered": [asdict(part) for part in uncovered],
             "lacking": list(lacking),
         }
@@ -174,8 +225,8 @@ def hits_answer(
         columns=HIT_COLUMNS if messages is None else HIT_MESSAGE_COLUMNS,
         rows=rows(),
         document=document,
-        nothing=None if hits else _no_entry(question, at_other_times, zone),
-        exit_code=0 if hits else NOT_FOUND,
+        nothing=None if miss is None else (question["path"], miss.nothing(question, zone)),
+        exit_code=0 if miss is None else NOT_FOUND,
     )
 
 
@@ -206,7 +257,7 @@ def _print_hits(console: Console, hits: Sequence[Row], zone: Zone) -> None:
 def broker_answer(
     question: Row,
     result: QueryOffsetResult,
-    at_other_times: int | None,
+    miss: Miss | None,
     uncovered: Sequence[Uncovered],
     zone: Zone,
 ) -> Answer:
@@ -217,16 +268,16 @@ def broker_answer(
         columns=BROKER_COLUMNS,
         rows=[
             {"topic": question["topic"], "key": question["key"], "phy_offset": offset}
-            for offset in offsets
+            for offset in offsets or (None,)
         ],
         document=lambda: {
             **question,
             **asdict(result),
-            "at_other_times": at_other_times,
+            **(_FOUND if miss is None else miss.document(question, zone)),
             "uncovered": [asdict(part) for part in uncovered],
         },
-        nothing=None if offsets else _no_entry(question, at_other_times, zone),
-        exit_code=0 if offsets else NOT_FOUND,
+        nothing=None if miss is None else (question["path"], miss.nothing(question, zone)),
+        exit_code=0 if miss is None else NOT_FOUND,
     )
 
 
@@ -242,13 +293,6 @@ def _print_broker_result(console: Console, result: QueryOffsetResult, zone: Zone
         f"\n{counted(len(result.phy_offsets), 'offset')}; the index was last updated {updated} "
         f"{zone.name} at offset {result.index_last_update_phy_offset}",
     )
-
-
-def _no_entry(question: Row, at_other_times: int | None, zone: Zone) -> tuple[str, str]:
-    window = zone.window(question["begin"], question["end"])
-    others = "" if at_other_times is None else f"; {at_other_times} at other times"
-    key = index_key(question["topic"], question["key"])
-    return question["path"], f"no entry of {key}{window}{others}"
 
 
 def explanation_answer(path: str, explained: LookupExplanation, zone: Zone) -> Answer:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rmqindex.answers.answer import NOT_FOUND, Answer
+from rmqindex.answers.answer import NOT_FOUND, Answer, Nothing
 from rmqindex.answers.terminal import Table, broken, print_table, print_text
 from rmqindex.answers.text import cell_width, complain, counted, one_line, visible
 from rmqindex.commitlog.bodies import BadBodies, bad_body, unpack_bodies
@@ -186,7 +186,7 @@ def message_list_answer(
             "messages": list(documents),
             "missing": [asdict(part) for part in missing],
         },
-        nothing=None if rows else (path, "no message matches"),
+        nothing=None if rows else (path, Nothing("no message matches")),
         exit_code=0 if rows else NOT_FOUND,
     )
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rmqindex.explanation.index_search import topic_code
-from rmqindex.explanation.result import EXPLAIN_REASONS, OF_OTHERS, Reason, outside
+from rmqindex.explanation.result import EXPLAIN_REASONS, OF_OTHERS, Reason, entries_text, outside
 from rmqindex.explanation.wording import counted, listed, ranges
 from rmqindex.keys.hashing import index_key
 from rmqindex.keys.messages import tag_key
@@ -141,11 +141,9 @@ class _Diagnosis:
         evidence = self.evidence
         hits = [hit for hit in evidence.entries if hit.reason == "hit"]
         if hits:
-            yield Reason(
-                "hit",
-                f"{counted(len(hits), *_ENTRY_NOUN)} of {self._name} in {self._files}.",
-                phy_offsets=tuple(hit.phy_offset for hit in hits),
-            )
+            found = entries_text(len(hits), len(evidence.own_entries))
+            sentence = f"{found} of {self._name} in {self._files}."
+            yield Reason("hit", sentence, phy_offsets=tuple(hit.phy_offset for hit in hits))
         elif not evidence.files:
             yield Reason("no_index", EXPLAIN_REASONS["no_index"], self._rebuild_with())
         elif not evidence.own_entries:

@@ -25,6 +25,7 @@ from rmqindex.explanation.index_search import (
     as_other_topic,
     explain_file,
     holds_other_topics,
+    is_spelling,
     look_up_pairs,
     topics_of,
     topics_to_try,
@@ -54,6 +55,7 @@ from rmqindex.record.message_ids import (
 from rmqindex.store.names import has_next_name
 from rmqindex.store.snapshot import IndexSnapshot
 from rmqindex.store.store import Store
+from rmqindex.store.topics import TopicTable
 from rmqindex.times import check_milliseconds, zone_of
 from rmqindex.transaction.broker_lock import BrokerLock
 
@@ -74,7 +76,7 @@ if TYPE_CHECKING:
     from rmqindex.storage.location import PathLike
 from rmqindex.store.snapshot import SnapshotFile
 
-__all__ = ["SEARCHES", "Search", "explain_lookup"]
+__all__ = ["SEARCHES", "Search", "explain_lookup", "spelled_otherwise"]
 
 #: What of a CommitLog :func:`rmqindex.explain_lookup` searches.
 Search = Literal["gaps", "all", "none"]
@@ -188,6 +190,28 @@ def explain_lookup(
         evidence.index,
         evidence.log,
     )
+
+
+def spelled_otherwise(
+    path: PathLike,
+    topic: str,
+    key: str,
+    files: Sequence[SnapshotFile],
+    log: CommitLog | None,
+) -> PairOffsets | None:
+    """Return a topic and key that differ in case or blanks alone and have entries in some files.
+
+    The names of a store's topics and a few slots of each file are read, and nothing else.
+    """
+    root = Store.open(path, needs_index=False).root
+    names = topics_of(root)
+    with suppress(RmqIndexError):  # a table that cannot be read names none
+        if not names and root.local is not None and (table := TopicTable.of(root.local)):
+            names = sorted(table.topics)
+    topics = [name for name in names or () if is_spelling(name, topic)]
+    forms = (key, *KeyForms(key).spellings)
+    pairs = [(name, form) for name in (topic, *topics) for form in forms][1:]
+    return next(iter(look_up_pairs(files, pairs, log)), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,11 +357,10 @@ class _Case:
         key = self.forms.key
         tried = topics_to_try(self.topic, topics)
         if not is_missing or self.log is None:
-            near = self.topic.strip().casefold()
             tried = [
                 name
                 for name in tried
-                if holds_other_topics(name) or (is_missing and name.casefold() == near)
+                if holds_other_topics(name) or (is_missing and is_spelling(name, self.topic))
             ]
         pairs = {
             pair.topic: pair

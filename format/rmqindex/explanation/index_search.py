@@ -43,6 +43,7 @@ __all__ = [
     "as_other_topic",
     "explain_file",
     "holds_other_topics",
+    "is_spelling",
     "look_up_pairs",
     "topic_code",
     "topics_of",
@@ -289,6 +290,11 @@ def topics_of(store: Location) -> list[str] | None:
     return sorted(folders)
 
 
+def is_spelling(name: str, topic: str) -> bool:
+    """Return whether a topic differs from another in case or blanks alone."""
+    return name != topic and name.strip().casefold() == topic.strip().casefold()
+
+
 def holds_other_topics(topic: str) -> bool:
     """Return whether a broker keeps messages of other topics under a topic."""
     return topic in _SYSTEM_TOPICS or topic.startswith((*_GROUP_PREFIXES,))
@@ -296,7 +302,7 @@ def holds_other_topics(topic: str) -> bool:
 
 def topic_code(topic: str, asked: str) -> str:
     """Return the code of the reason that another topic than the one asked for has the key."""
-    if topic.strip().casefold() == asked.strip().casefold():
+    if is_spelling(topic, asked):
         return "topic_spelling"
     prefixed = (code for prefix, code in _GROUP_PREFIXES.items() if topic.startswith(prefix))
     return _SYSTEM_TOPICS.get(topic) or next(prefixed, "other_topic")

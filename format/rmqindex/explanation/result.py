@@ -19,6 +19,7 @@ __all__ = [
     "LookupExplanation",
     "OtherTopic",
     "Reason",
+    "entries_text",
     "outside",
 ]
 
@@ -244,6 +245,12 @@ class LogReach:
         return not self.unsearched and not self.faults
 
 
+def entries_text(count: int, total: int) -> str:
+    """Return how many entries are meant, and of how many where others are not."""
+    of = f"{count} of " if count != total else ""
+    return f"{of}{total} {'entry' if total == 1 else 'entries'}"
+
+
 def outside(index: IndexReach | None, log: LogReach) -> tuple[list[Span], list[Span]]:
     """Return the ranges of ``log.not_indexed`` before or between the entries, and those behind."""
     end = -1 if index is None else index.end_phy_offset
@@ -304,9 +311,9 @@ class LookupExplanation:
         return reasons + html_table("IndexFiles, newest first", names, files)
 
     def _outcome(self) -> str:
-        count = len(self.hits)
-        noun, verb = ("entry", "answers") if count == 1 else ("entries", "answer")
-        return f"{count} {noun} of hash {self.key_hash} {verb} the query."
+        count, total = len(self.hits), sum(len(file.hits) for file in self.files)
+        verb = "answers" if count == 1 else "answer"
+        return f"{entries_text(count, total)} of hash {self.key_hash} {verb} the query."
 
     def lines(self) -> list[str]:
         """Return the reasons as text, each remedy below the first one it helps, and the outcome."""

@@ -107,7 +107,7 @@ def test_the_brokers_search_finds_tags_by_their_type(store):
 def test_the_command_finds_tags(run, store):
     """The message behind each hit has them; without --tag they are a key."""
     row = tagged(store)[-1]
-    code, out, err = run("lookup", store, row["topic"], row["tags"], "--tag", "--max-num", "1")
+    code, out, err = run("lookup", store, row["topic"], row["tags"], "--tag", "--limit", "1")
     assert (code, err) == (0, "")
     assert str(row["phy_offset"]) in out.replace(",", "")
     assert run("lookup", store, row["topic"], row["tags"])[0] == 1

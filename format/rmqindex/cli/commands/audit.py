@@ -61,8 +61,8 @@ class Verify:
 
     path: str = paths_argument()
     commit_log: str | None = commit_log_option()
-    max_findings: int = option(
-        "--max-findings",
+    limit: int = option(
+        "--limit",
         metavar="N",
         type=COUNT,
         default=100,
@@ -99,7 +99,7 @@ class Verify:
                     self.path,
                     log,
                     self.layout,
-                    self.max_findings,
+                    self.limit,
                     start,
                     bodies=self.bodies,
                     progress=report,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rmqindex.answers.answer import NOT_FOUND, Answer
+from rmqindex.answers.answer import NOT_FOUND, Answer, Nothing
 from rmqindex.answers.messages import (
     MESSAGE_COLUMNS,
     complain_of_crc,
@@ -101,7 +101,7 @@ class Cat:
                 why = self._damage(log, offsets[0]) or why
         readable = [row for row in rows if is_readable(row)]
         if not readable:
-            nothing = (self.path, f"no message {self.message}: {why}")
+            nothing = (self.path, Nothing(f"no message {self.message}: {why}"))
             columns = () if self.raw else MESSAGE_COLUMNS
             yield Answer(columns=columns, nothing=nothing, exit_code=NOT_FOUND)
         elif self.raw:

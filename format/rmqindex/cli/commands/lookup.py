@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 import pyarrow as pa
 
-from rmqindex.answers.entries import broker_answer, hits_answer
+from rmqindex.answers.entries import Miss, broker_answer, hits_answer
 from rmqindex.answers.messages import is_readable, read_messages
 from rmqindex.cli.invocation import command
 from rmqindex.cli.options import (
@@ -48,6 +48,9 @@ if TYPE_CHECKING:
 
 __all__ = ["lookup"]
 
+# For so many keys without entries, others of nearly the same name are looked up.
+_LOOKED_AROUND = 8
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lookup:
@@ -56,15 +59,16 @@ class Lookup:
     An IndexFile stores a 31-bit hash of TOPIC#KEY, not its text. With a CommitLog, messages with
     other keys are left out and times are exact; without one, a hit may be a message with another
     key, and its time is truncated to whole seconds after the first entry of the file. PATH may be
-    a pattern in quotes, or a folder of stores. The exit code is 1 if nothing is found.
+    a pattern in quotes, or a folder of stores. The exit code is 1 if none of the keys is found;
+    each that is not is named.
     """
 
     path: str = path_argument()
     topic: str = topic_argument()
     keys: list[str] = keys_options()
     times: tuple[int | None, int | None] = time_options()
-    max_num: int | None = option(
-        "--max-num",
+    limit: int | None = option(
+        "--limit",
         metavar="N",
         type=COUNT,
         help="Return at most this many entries, the newest.",
@@ -105,21 +109,23 @@ class Lookup:
             lacking += self._untagged(files, log)
             notes = [*lacking, *(part.text() for part in gaps)]
             keys = [tag_key(key) if self.tag else key for key in self.keys]
+            misses = 0
             for number, key in enumerate(keys, 1):
                 if self.broker:
                     result = self._ask_as_the_broker(key)
-                    others = None if result.phy_offsets else self._at_other_times(key, files, None)
-                    answer = broker_answer(self._question(key), result, others, gaps, self.zone)
+                    miss = None if result.phy_offsets else self._miss(key, files, None, misses)
+                    answer = broker_answer(self._question(key), result, miss, gaps, self.zone)
                 else:
                     hits = self._hits(key, files, log)
                     messages = self._messages(log, hits) if self.with_message else None
-                    others = None if hits else self._at_other_times(key, files, log)
+                    miss = None if hits else self._miss(key, files, log, misses)
                     answer = hits_answer(
-                        self._question(key), hits, messages, others, gaps, lacking, self.zone
+                        self._question(key), hits, messages, miss, gaps, lacking, self.zone
                     )
                     if len(keys) > 1:
                         heading = index_key(self.topic, key)
                         answer = answer.headed(heading, is_first=number == 1)
+                misses += miss is not None
                 yield replace(answer, notes=notes) if number == len(keys) else answer
 
     def _question(self, key: str) -> Row:
@@ -130,7 +136,7 @@ class Lookup:
             "key": key,
             "begin": begin,
             "end": end,
-            "max_num": self.max_num,
+            "limit": self.limit,
         }
 
     def _untagged(self, files: Sequence[SnapshotFile], log: CommitLog | None) -> list[str]:
@@ -157,16 +163,16 @@ class Lookup:
 
         local = Location.of(self.path).local
         assert local is not None  # _check_broker
-        limit = DEFAULT_MAX_MSGS_NUM_BATCH if self.max_num is None else self.max_num
+        most = DEFAULT_MAX_MSGS_NUM_BATCH if self.limit is None else self.limit
         begin, end = self.times
         with IndexDirectory(local, self.layout) as directory:
             return directory.query_offset(
-                self.topic, key, limit, begin or 0, INT64_MAX if end is None else end
+                self.topic, key, most, begin or 0, INT64_MAX if end is None else end
             )
 
     def _hits(self, key: str, files: Sequence[SnapshotFile], log: CommitLog | None) -> list[Row]:
         """Return the entries of a key, newest first, without those of other keys if a log tells."""
-        table = self._search(key, files, log, self.times, self.max_num)
+        table = self._search(key, files, log, self.times, self.limit)
         paths = {path_text(planned.entry.name): planned.entry.path for planned in files}
         hits = pa.table(
             {
@@ -178,6 +184,32 @@ class Lookup:
             }
         )
         return [{"path": paths[hit["name"]], **hit} for hit in hits.to_pylist()]
+
+    def _miss(
+        self, key: str, files: Sequence[SnapshotFile], log: CommitLog | None, number: int
+    ) -> Miss:
+        """Return how a search without an entry goes on; only the first ones look for others."""
+        others = self._at_other_times(key, files, log)
+        nearest = None
+        if number < _LOOKED_AROUND and not others:
+            from rmqindex.explanation.explain import spelled_otherwise  # noqa: PLC0415  (few miss)
+
+            near = spelled_otherwise(self.path, self.topic, key, files, log)
+            nearest = near and (near.topic, near.key, len(near.phy_offsets))
+        return Miss(others, nearest, self._explain_options())
+
+    def _explain_options(self) -> tuple[str, ...]:
+        begin, end = self.times
+        layout = self.layout
+        given = {
+            "--begin": begin,
+            "--end": end,
+            "--commit-log": {"auto": None, None: "none"}.get(self.commit_log, self.commit_log),
+            "--max-hash-slot-num": layout and layout.hash_slot_num,
+            "--max-index-num": layout and layout.index_num,
+        }
+        named = ((name, str(value)) for name, value in given.items() if value is not None)
+        return tuple(word for pair in named for word in pair)
 
     def _at_other_times(
         self, key: str, files: Sequence[SnapshotFile], log: CommitLog | None
@@ -218,7 +250,7 @@ lookup = command(
     "rmqindex lookup store TopicTest order-49 \\\n"
     "    --begin 2023-11-14T22:00 --end 2023-11-14T23:00",
     "rmqindex lookup store TopicTest order-49 --json | jq '.hits[].phy_offset'",
-    "rmqindex lookup store TopicTest order-49 --message --max-num 1",
+    "rmqindex lookup store TopicTest order-49 --message --limit 1",
     "rmqindex lookup store TopicTest order-49 --broker",
     "rmqindex lookup 'brokers/*/store' TopicTest order-49",
     "rmqindex lookup store TopicTest --keys-file ids.txt --csv > found.csv",
