@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -41,7 +41,7 @@ Block: TypeAlias = "dict[str, NDArray[np.int64]]"
 #: The first and the last offset; None of nothing.
 Range: TypeAlias = "tuple[int | None, int | None]"
 # Entries that are sorted at a time.
-_BLOCK_ENTRIES = 1 << 22
+_BLOCK_ENTRIES = 1 << 20
 # Of as many entries one offset is remembered, to cut blocks at.
 _SAMPLED = 1 << 10
 _CHUNK = 1 << 24  # bytes of files that are compared at a time
@@ -66,22 +66,32 @@ def common_range(ranges: Iterable[Range]) -> tuple[int, int]:
     return low, high
 
 
+class _Span(NamedTuple):
+    """Positions of entries that follow one another, and the range of their offsets."""
+
+    start: int
+    stop: int
+    low: int
+    high: int
+
+
 class Entries:
     """The entries of files in the order of their offsets, whatever order the files have."""
 
     def __init__(self, files: Sequence[SnapshotFile]) -> None:
         """Read all offsets once, to find ranges that fit into memory."""
         self._files = [planned for planned in files if not planned.is_empty]
-        self._ranges: list[tuple[int, int]] = []
+        self._spans: list[list[_Span]] = []
         samples = []
         for planned in self._files:
-            low, high = INT64_MAX, INT64_MIN
+            spans = []
             with planned.open() as file:
-                for batch in file.scan(stop=planned.stop, columns=["phy_offset"]):
-                    offsets = batch.column(0).to_numpy()
-                    low, high = min(low, int(offsets.min())), max(high, int(offsets.max()))
+                for batch in file.scan(stop=planned.stop, columns=["phy_offset", "position"]):
+                    offsets, positions = (column.to_numpy() for column in batch.columns)
+                    bounds = int(offsets.min()), int(offsets.max())
+                    spans.append(_Span(int(positions[0]), int(positions[-1]) + 1, *bounds))
                     samples.append(offsets[::_SAMPLED].copy())
-            self._ranges.append((low, high))
+            self._spans.append(spans)
         there = np.sort(np.concatenate(samples)) if samples else np.empty(0, np.int64)
         step = _BLOCK_ENTRIES // _SAMPLED
         self._cuts = np.unique(there[step::step]).tolist()
@@ -89,10 +99,10 @@ class Entries:
     @property
     def range(self) -> Range:
         """The least and the greatest offset."""
-        if not self._ranges:
+        spans = [span for of_file in self._spans for span in of_file]
+        if not spans:
             return None, None
-        lows, highs = zip(*self._ranges, strict=True)
-        return min(lows), max(highs)
+        return min(span.low for span in spans), max(span.high for span in spans)
 
     def blocks(self, low: int, high: int) -> Iterator[Block]:
         """Yield the entries from one offset up to another."""
@@ -101,9 +111,8 @@ class Entries:
         for first, last in zip(cuts, stops, strict=True):
             parts = [
                 part
-                for planned, (begin, end) in zip(self._files, self._ranges, strict=True)
-                if begin <= last and end >= first
-                for part in _entries_between(planned, first, last)
+                for planned, spans in zip(self._files, self._spans, strict=True)
+                for part in _entries_between(planned, spans, first, last)
             ]
             if not parts:
                 continue
@@ -115,10 +124,16 @@ class Entries:
             yield block
 
 
-def _entries_between(planned: SnapshotFile, first: int, last: int) -> Iterator[Block]:
+def _entries_between(
+    planned: SnapshotFile, spans: Sequence[_Span], first: int, last: int
+) -> Iterator[Block]:
+    """Read the entries of some offsets, from the first to the last of the spans that have any."""
+    wanted = [span for span in spans if span.low <= last and span.high >= first]
+    if not wanted:
+        return
     columns = ["phy_offset", "key_hash", "store_timestamp", "time_diff", "position"]
     with planned.open() as file:
-        for batch in file.scan(stop=planned.stop, columns=columns):
+        for batch in file.scan(wanted[0].start, wanted[-1].stop, columns):
             at, hashes, times, diffs, positions = (column.to_numpy() for column in batch.columns)
             kept = (at >= first) & (at <= last)
             if not kept.any():
