@@ -30,6 +30,7 @@ __all__ = [
     "TimeUnitError",
     "check_milliseconds",
     "format_millis",
+    "is_day",
     "is_relative",
     "microseconds_of",
     "moment_now",
@@ -364,7 +365,12 @@ def parse_time(text: str, now: int | None = None, *, is_end: bool = False) -> in
 def is_relative(text: str) -> bool:
     """Return whether a text stands for another time at another moment."""
     word = text.strip().lower()
-    return word == "now" or word in _DAYS or _AGE.fullmatch(word) is not None
+    return word == "now" or is_day(word) or _AGE.fullmatch(word) is not None
+
+
+def is_day(text: str) -> bool:
+    """Return whether a text is a day that is counted from today, which depends on the zone."""
+    return text.strip().lower() in _DAYS
 
 
 def _relative(text: str, now: int, is_end: bool) -> int | LocalTime | None:

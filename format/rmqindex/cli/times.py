@@ -8,6 +8,8 @@ import click
 
 from rmqindex.answers.answer import Zone
 from rmqindex.times import (
+    is_day,
+    is_relative,
     moment_now,
     parse_micros,
     parse_since,
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
     Values = Mapping[str, Any]
 
-__all__ = ["RANGE", "parse_local_zone", "parse_zone", "since_of", "time_range_of"]
+__all__ = ["RANGE", "parse_local_zone", "parse_zone", "since_of", "time_range_of", "words_of"]
 
 _BEGIN = click.Option(
     ["--begin"],
@@ -67,6 +69,16 @@ def time_range_of(values: Values) -> tuple[int | None, int | None]:
             f"there is no whole millisecond from {begin!r} to --end {end!r}", param_hint=option
         )
     return first, last
+
+
+def words_of(values: Values) -> dict[str, str]:
+    """Return the options of a range whose times are relative, as they were typed."""
+    words = {}
+    for name, option in (("begin", "--begin"), ("begin", "--since"), ("end", "--end")):
+        text = values[option.removeprefix("--")]
+        if text is not None and is_relative(text):
+            words[name] = f"{option} {text}" + (f" ({values['zone'].name})" if is_day(text) else "")
+    return words
 
 
 def since_of(values: Values) -> int | None:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rmqindex.export.entries import EntrySelection as EntrySelection
     from rmqindex.export.entries import export_entries as export_entries
     from rmqindex.export.folder import ExportResult as ExportResult
+    from rmqindex.export.folder import OtherExportError as OtherExportError
     from rmqindex.export.formats import DEFAULT_COLUMNS as DEFAULT_COLUMNS
     from rmqindex.export.formats import FORMATS as FORMATS
     from rmqindex.export.items import Field as Field

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from rmqindex.transaction.directories import exists
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from rmqindex.export.folder import ExportResult
     from rmqindex.store.snapshot import SnapshotFile
@@ -123,6 +123,7 @@ def export_entries(
     *,
     kind: str = "parquet",
     max_file_size: int = _DEFAULT_FILE_SIZE,
+    words: Mapping[str, str] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> ExportResult:
     """Write the entries of IndexFiles to files, or resume where an earlier run stopped.
@@ -133,6 +134,7 @@ def export_entries(
         selection: Which entries; None for all.
         kind: One of ``FORMATS``.
         max_file_size: About how many bytes a file may have.
+        words: As :func:`export_messages` takes it.
         progress: Called with the entries that were read, and those that there are.
 
     Returns:
@@ -148,7 +150,8 @@ def export_entries(
     question: dict[str, Any] = {"what": "entries", "format": kind, **asdict(selection)}
     total = sum(planned.entry_count for planned in files)
     done = 0
-    with Folder.open(directory, question, kind, max_file_size) as folder:
+    with Folder.open(directory, question, kind, max_file_size, words) as folder:
+        selection = replace(selection, begin=folder.result.begin, end=folder.result.end)
         _ensure_successors(files, folder)
         for planned in files:
             if planned.error is not None:

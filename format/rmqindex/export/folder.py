@@ -21,16 +21,17 @@ from rmqindex.storage.disk import (
 from rmqindex.storage.location import Location
 from rmqindex.storage.records import Fields, RecordKind, from_json, shorten, to_json
 from rmqindex.storage.writable import write_own
+from rmqindex.times import MILLISECOND, time_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
     import pyarrow as pa
 
     from rmqindex.commitlog.reading import UnagreedTail
 
-__all__ = ["ANEW", "ExportResult", "Folder", "Stream"]
+__all__ = ["ANEW", "ExportResult", "Folder", "OtherExportError", "Stream"]
 
 T = TypeVar("T")
 
@@ -45,6 +46,7 @@ _PART = re.compile(
     rf"(?P<stream>messages|entries-[+-]?[0-9]{{1,40}})-(?P<start>[0-9]{{{_DIGITS}}})"
     rf"-(?P<stop>[0-9]{{{_DIGITS}}})\.(?P<kind>{'|'.join(FORMATS)})"
 )
+_TIMES = ("begin", "end")
 _ELSEWHERE = "give a directory that is new or empty"
 #: What to do where an export cannot go on.
 ANEW = "Export to another directory"
@@ -65,6 +67,9 @@ class ExportResult:
             agreed on it.
         left_out: Ranges of the log before the export's end of which it has no messages, since they
             were damaged or no file had them, as start and stop in bytes.
+        begin: The earliest store time that is asked for, epoch milliseconds, as the export was
+            begun; None for all.
+        end: The latest store time, likewise.
     """
 
     directory: Path
@@ -75,6 +80,35 @@ class ExportResult:
     is_resumed: bool
     unagreed: UnagreedTail | None = None
     left_out: tuple[tuple[int, int], ...] = ()
+    begin: int | None = None
+    end: int | None = None
+
+
+class OtherExportError(RmqIndexError):
+    """A directory has an export of which something else was asked.
+
+    Attributes:
+        directory: The directory.
+        name: What differs: a name of the question, such as ``begin``.
+        before: What it was when the export was begun.
+        words: In which words that was given, if it was relative to that moment.
+        got: What it is now.
+    """
+
+    def __init__(
+        self, directory: Path, name: str, before: object, words: str | None, got: object
+    ) -> None:
+        """Set what differs."""
+        self.directory = directory
+        self.name = name
+        self.before = before
+        self.words = words
+        self.got = got
+        given = "" if words is None else f" (given as {words!r})"
+        super().__init__(
+            f"{directory}: expected an export with {name} {_shown(name, before)}{given}, as it was "
+            f"begun, got {_shown(name, got)}; go on with the same, or {_ELSEWHERE}"
+        )
 
 
 class Stream(NamedTuple):
@@ -90,6 +124,8 @@ class _Manifest(NamedTuple):
     starts: dict[str, int]
     # By stream and by where a part ends, in digits: what shows that the source is still the same.
     marks: dict[str, dict[str, Any]]
+    # By name of the question: in which words a value was given that was fixed with the first run.
+    words: dict[str, Any]
 
     @classmethod
     def of(cls, fields: Fields) -> Self:
@@ -109,6 +145,7 @@ class _Manifest(NamedTuple):
             {name: origins.items(name) for name in origins.values},
             starts.values,
             {name: found.values for name, found in of_streams.items()},
+            (fields.inner("words") or Fields({})).values,
         )
 
 
@@ -131,9 +168,18 @@ class Folder:
     @classmethod
     @contextlib.contextmanager
     def open(
-        cls, path: str | os.PathLike[str], question: dict[str, Any], kind: str, max_file_size: int
+        cls,
+        path: str | os.PathLike[str],
+        question: dict[str, Any],
+        kind: str,
+        max_file_size: int,
+        words: Mapping[str, str] | None = None,
     ) -> Iterator[Folder]:
-        """Open a directory that is new, empty, or has an export of the same source."""
+        """Open a directory that is new, empty, or has an export of the same source.
+
+        What ``words`` were given for keeps the value that the same words had when it was begun; the
+        manifest's question has it. A directory that is left without rows is as if never opened.
+        """
         folder = Location.of(path).local
         if folder is None:
             raise RmqIndexError(f"{path}: expected a local directory, got a URI")
@@ -142,19 +188,21 @@ class Folder:
         with _locked(folder):
             manifest = _RECORD.read(folder / _MANIFEST)
             parts = _finished(folder, is_export=manifest is not None)
-            is_new = manifest is None
-            if manifest is None:
-                manifest = _Manifest(question, {}, {}, {})
-            _ensure_same(folder, manifest.question, question)
+            if manifest is None or not parts:
+                manifest = _Manifest(question, {}, {}, {}, dict(words or {}))
+            _ensure_same(folder, manifest, question, words or {})
             found = cls(folder, kind, max_file_size, manifest, parts)
+            is_ended = False
             try:
                 yield found
+                is_ended = True
             except RmqIndexError:
-                if is_new and not found.parts:
-                    (folder / _MANIFEST).unlink(missing_ok=True)
+                is_ended = True
                 raise
             finally:
                 (folder / _OPEN_PART).unlink(missing_ok=True)
+                if is_ended and not found.parts:
+                    (folder / _MANIFEST).unlink(missing_ok=True)
                 remove_empty(absent)
 
     @staticmethod
@@ -180,6 +228,8 @@ class Folder:
             self.size,
             count,
             count > len(self.added),
+            begin=self.manifest.question["begin"],
+            end=self.manifest.question["end"],
         )
 
     def begin(self, stream: Stream, start: int) -> int:
@@ -284,6 +334,7 @@ class Folder:
             "origins": self.manifest.origins,
             "starts": self.manifest.starts,
             "marks": self.manifest.marks,
+            "words": self.manifest.words,
         }
         new = self.path / _NEW_MANIFEST
         write_own(new, _RECORD.encode(str(new), record))
@@ -322,10 +373,17 @@ def _finished(folder: Path, *, is_export: bool) -> dict[str, list[tuple[int, int
     return parts
 
 
-def _ensure_same(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
-    for name in sorted({*before, *now}):
-        if before.get(name) != now.get(name):
-            raise RmqIndexError(
-                f"{folder}: expected an export with {name} {shorten(before.get(name))}, as it "
-                f"was begun, got {shorten(now.get(name))}; go on with the same, or {_ELSEWHERE}"
-            )
+def _ensure_same(
+    folder: Path, manifest: _Manifest, question: dict[str, Any], words: Mapping[str, str]
+) -> None:
+    before = manifest.question
+    for name in sorted({*before, *question}):
+        known = manifest.words.get(name)
+        if before.get(name) != question.get(name) and (known is None or known != words.get(name)):
+            raise OtherExportError(folder, name, before.get(name), known, question.get(name))
+
+
+def _shown(name: str, value: object) -> str:
+    if name in _TIMES and isinstance(value, int):
+        return f"{value} ({time_text(value * MILLISECOND)})"
+    return shorten(value)

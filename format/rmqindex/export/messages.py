@@ -14,12 +14,11 @@ from rmqindex.export.folder import ANEW, Folder, Stream
 from rmqindex.export.formats import DEFAULT_COLUMNS, as_table
 from rmqindex.layout.index_file import INT64_MAX
 from rmqindex.layout.store import LOCK_NAME
-from rmqindex.record.batches import schema_of
 from rmqindex.storage.identity import FileChangedError
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -57,6 +56,7 @@ def export_messages(
     raw_bodies: bool = False,
     max_file_size: int = _DEFAULT_FILE_SIZE,
     mode: Mode = "FAILFAST",
+    words: Mapping[str, str] | None = None,
     on_skipped: Callable[[str], None] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> ExportResult:
@@ -67,12 +67,16 @@ def export_messages(
         directory: A local directory that is new, empty, or has an export of the same.
         selection: Which messages; None for all.
         kind: One of ``FORMATS``.
-        columns: Names of ``COMMITLOG_SCHEMA``. Times are timestamps in Parquet, epoch milliseconds
-            in the other formats, where bodies that are not UTF-8 are in ``body_base64``.
+        columns: Names of ``COMMITLOG_SCHEMA``, or ``body_text``. Times are timestamps in Parquet,
+            epoch milliseconds in the other formats, where bodies that are not UTF-8 are in
+            ``body_base64``.
         raw_bodies: Keep compressed bodies as they are stored.
         max_file_size: About how many bytes a file may have.
         mode: ``FAILFAST`` raises at damage; ``DROPMALFORMED`` leaves damaged messages out, and
             makes bodies null whose CRC is wrong or that do not unpack.
+        words: Of ``begin`` and ``end`` of the selection, those that were given relative to now, in
+            the words that were given. With the same words, a later run goes on with the times that
+            they stood for when the export was begun, which the result has.
         on_skipped: Called with each error that ``DROPMALFORMED`` does not raise, with what earlier
             runs left out, and with what is left for the next run where no lock of a broker tells
             whether it is being written.
@@ -80,8 +84,8 @@ def export_messages(
 
     Returns:
         What was written; the directory then has every message that is asked for up to the end of
-        the log as it was. With DLedger, that is where its group has agreed; and a message that a
-        broker is just writing is left for the next run.
+        the log as it was; without a message, nothing is left of it. With DLedger, that is where its
+        group has agreed; and a message that a broker is just writing is left for the next run.
 
     Raises:
         ValueError: An unknown column.
@@ -92,7 +96,7 @@ def export_messages(
         OSError: The directory cannot be written.
     """
     selection = selection or Selection()
-    schema_of(columns)
+    Unpacking(columns, decompress=not raw_bodies, strict=True)  # an unknown column
     question: dict[str, Any] = {
         "what": _STREAM,
         "format": kind,
@@ -100,7 +104,8 @@ def export_messages(
         "raw_bodies": raw_bodies,
         **selection.document(),
     }
-    with Folder.open(directory, question, kind, max_file_size) as folder:
+    with Folder.open(directory, question, kind, max_file_size, words) as folder:
+        selection = replace(selection, begin=folder.result.begin, end=folder.result.end)
         stream = Stream(_STREAM, _origin(log, folder.manifest.origins.get(_STREAM)))
         first = max(log.min_offset, selection.start or 0)
         start = folder.begin(stream, first)

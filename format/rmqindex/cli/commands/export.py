@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import click
 
+from rmqindex.answers.answer import NOT_FOUND, Nothing
 from rmqindex.answers.terminal import progress_bar
 from rmqindex.answers.text import complain, complain_of_lacking, complain_of_missing
 from rmqindex.answers.writes import export_answer
@@ -21,9 +22,11 @@ from rmqindex.cli.options import (
     layout_options,
     mode_option,
     option,
+    options,
     selection_options,
     zone_option,
 )
+from rmqindex.cli.times import words_of
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.errors import RmqIndexError
 from rmqindex.explanation import missing_parts
@@ -31,6 +34,7 @@ from rmqindex.export import (
     DEFAULT_COLUMNS,
     FORMATS,
     EntrySelection,
+    OtherExportError,
     export_entries,
     export_messages,
     exported_range,
@@ -39,10 +43,12 @@ from rmqindex.storage.location import Location
 from rmqindex.store.snapshot import IndexSnapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
     from rmqindex.answers.answer import Answer, Form, Zone
     from rmqindex.commitlog.selection import Selection
+    from rmqindex.explanation import MissingPart
+    from rmqindex.export import ExportResult
     from rmqindex.indexfile.entries import Mode
     from rmqindex.indexfile.geometry import Layout
 
@@ -51,6 +57,22 @@ __all__ = ["export"]
 _SIZE = re.compile(r"(\d{1,15})\s*(B|KB|KiB|K|MB|MiB|M|GB|GiB|G)?", re.IGNORECASE)
 _POWERS = {"B": 0, "K": 1, "M": 2, "G": 3}
 _LEAST_SIZE = 1024
+# By the names of what an export was begun with.
+_OPTIONS = {
+    "begin": "--begin",
+    "columns": "--columns",
+    "end": "--end",
+    "format": "--format",
+    "key_hash": "--key-hash",
+    "queue_ids": "--queue",
+    "raw_bodies": "--raw-bodies",
+    "start": "--from",
+    "stop": "--to",
+    "tags": "--tag",
+    "topics": "--topic",
+    "what": "--entries",
+}
+_FLAGS = {"what": "entries", "raw_bodies": True}
 
 
 def _parse_size(_ctx: click.Context, _param: click.Parameter, text: str) -> int:
@@ -98,8 +120,10 @@ class Export:
     log or an index that is not proved to be the same, such as one that was truncated or laid out
     anew since. What was left out, since it was damaged or no file had it, is told by each run; once
     the log has it again, only an export to another directory gets it. With DLedger, what the group
-    has not agreed on waits. Times are timestamps in Parquet, epoch milliseconds in JSON and CSV,
-    where bodies that are not UTF-8 are in the column body_base64. Of several stores, each has a
+    has not agreed on waits. Times relative to now are fixed when an export is begun: the same words
+    go on with it. Where nothing is found, nothing is written, and the exit code is 1. Times are
+    timestamps in Parquet, epoch milliseconds in JSON and CSV, where bodies that are not UTF-8 are
+    in the column body_base64. Of several stores, each has a
     directory store=PATH of its own, which Spark, DuckDB and Arrow read as a column.
     """
 
@@ -122,6 +146,7 @@ class Export:
         "--entries", is_flag=True, help="Export the entries of the index, not the messages."
     )
     selection: Selection = selection_options()
+    words: Mapping[str, str] = options(words_of)
     key_hash: int | None = option(
         "--key-hash",
         metavar="N",
@@ -132,7 +157,8 @@ class Export:
         "--columns",
         metavar="NAMES",
         callback=_parse_columns,
-        help="The columns of messages, separated by commas; by default all.",
+        help="The columns of messages, separated by commas; by default all but body_text, which is "
+        "the body where that is text.",
     )
     raw_bodies: bool = option(
         "--raw-bodies",
@@ -155,7 +181,59 @@ class Export:
     def answers(self) -> Iterator[Answer]:
         """Export what the directory does not have yet."""
         directory = _directory_of(self.store, self.directory)
-        yield self._export_entries(directory) if self.entries else self._export_messages(directory)
+        export = self._export_entries if self.entries else self._export_messages
+        try:
+            yield export(directory)
+        except OtherExportError as error:
+            raise RmqIndexError(
+                f"{error.directory}: expected {self._typed(error.name, error.before, error.words)}"
+                f", as the export was begun, got {self._typed(error.name, error.got)}; go on with "
+                "the same, or give a directory that is new or empty"
+            ) from error
+
+    def _typed(self, name: str, value: object, words: str | None = None) -> str:
+        """Return what an export was asked for as it is typed."""
+        option = _OPTIONS.get(name, name)
+        if name in _FLAGS:
+            return option if value == _FLAGS[name] else f"no {option}"
+        if value is None or value == []:
+            return f"no {option}"
+        if name in ("begin", "end") and isinstance(value, int):
+            time = f"{self.zone.format(value)!r} ({self.zone.name})"
+            return f"{option} {time}" if words is None else f"{words}, which was {time}"
+        if name == "columns" and isinstance(value, list):
+            return f"{option} {','.join(value)}"
+        return " ".join(
+            f"{option} {each}" for each in (value if isinstance(value, list) else [value])
+        )
+
+    def _answer(self, result: ExportResult, missing: Sequence[MissingPart]) -> Answer:
+        """Return the answer, with what relative times stood for when the export was begun."""
+        answer = export_answer(result, missing)
+        what = "entry" if self.entries else "message"
+        notes = [] if result.unagreed is None else [f"left out {result.unagreed}"]
+        window = self.zone.window(result.begin, result.end)
+        if not result.file_count:
+            return replace(
+                answer,
+                nothing=(self.store, Nothing(f"no {what}{window} matches; nothing was exported")),
+                notes=notes,
+                exit_code=NOT_FOUND,
+            )
+        asked = self.selection.begin, self.selection.end
+        if (result.begin, result.end) == asked:
+            return answer
+        words = " and ".join(self.words.values())
+        if self.words.get("end") and result.end != asked[1] and not result.files:
+            text = (
+                f"complete: it has each {what}{window}, which {words} stood for when it was begun; "
+                "for what that stands for now, give a directory that is new or empty"
+            )
+            return replace(
+                answer, nothing=(str(result.directory), Nothing(text)), exit_code=NOT_FOUND
+            )
+        note = f"went on with each {what}{window}, which {words} stood for when it was begun"
+        return replace(answer, notes=[f"{result.directory}: {note}"])
 
     def _export_entries(self, directory: str) -> Answer:
         selection = self.selection
@@ -179,9 +257,10 @@ class Export:
                 ),
                 kind=self.kind,
                 max_file_size=self.max_file_size,
+                words=self.words,
                 progress=report,
             )
-        return export_answer(result, ())
+        return self._answer(result, ())
 
     def _export_messages(self, directory: str) -> Answer:
         if self.key_hash is not None:
@@ -206,13 +285,14 @@ class Export:
                     raw_bodies=self.raw_bodies,
                     max_file_size=self.max_file_size,
                     mode=self.mode,
+                    words=self.words,
                     on_skipped=complain,
                     progress=report,
                 )
             except ValueError as error:
                 text = str(error).removeprefix("columns: ")
                 raise click.BadParameter(text, param_hint="--columns") from error
-        return export_answer(result, missing)
+        return self._answer(result, missing)
 
 
 export = command(
@@ -225,4 +305,5 @@ export = command(
     "rmqindex export broker-a/store broker-b/store messages",
     note="The same command again goes on where a run was stopped, or adds what is new.",
     several="store",
+    is_search=True,
 )
