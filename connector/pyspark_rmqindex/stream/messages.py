@@ -32,7 +32,7 @@ from pyspark_rmqindex.stream.checkpoint import (
     offsets_to_json,
 )
 from rmqindex import CommitLog, RmqIndexError
-from rmqindex.commitlog import LogMark, follow
+from rmqindex.commitlog import LogMark, follow, next_record, place_of, written_end
 from rmqindex.storage import from_json, read_steady, to_json
 from rmqindex.transaction import exists
 
@@ -227,10 +227,7 @@ class MessageStreamReader(CheckpointedReader, SupportsTriggerAvailableNow):
                 )
 
     def _end_of(self, log: CommitLog) -> LogOffset:
-        number = log.last_with_data()
-        if number < 0:
-            return LogOffset(log.min_offset)
-        progress = follow(log, log.files[number].start, mode=self._options.mode)
+        progress = written_end(log, self._options.mode)
         return LogOffset(progress.end, progress.last)
 
     def _first(self, log: CommitLog) -> LogOffset:
@@ -254,7 +251,7 @@ class MessageStreamReader(CheckpointedReader, SupportsTriggerAvailableNow):
         """Return where to continue, which is after any lost messages."""
         if offset is None:
             return LogOffset(log.min_offset)
-        begin = _place_of(log, offset.offset)
+        begin = place_of(log, offset.offset)
         if begin > offset.offset:
             self._report_loss(_lost(store, offset.offset, begin, "the files are gone"))
             return LogOffset(begin)
@@ -266,7 +263,8 @@ class MessageStreamReader(CheckpointedReader, SupportsTriggerAvailableNow):
             f"{store}: expected the log of which the messages before offset {offset.offset} were "
             f"read, got one that was truncated or replaced; it is read from the next message on"
         )
-        return LogOffset(_next_record(log, offset.offset))
+        found = next_record(log, offset.offset)
+        return LogOffset(found.end, found.last)
 
     def _parts(
         self, store: str, log: CommitLog, since: LogOffset | None, until: LogOffset
@@ -306,22 +304,6 @@ class MessageStreamReader(CheckpointedReader, SupportsTriggerAvailableNow):
             else:
                 log_warning(_lost(partition.store, start, stop, "the file is gone"))
         return replace(partition, ranges=tuple(ranges))
-
-
-def _place_of(log: CommitLog, offset: int) -> int:
-    """Return the first offset at or after ``offset`` that a file holds or will hold."""
-    for file in log.files:
-        if offset < file.stop:
-            return max(offset, file.start)
-    # The next file will begin where the last one ends; beyond that, the log has become shorter.
-    return min(offset, log.files[-1].stop) if log.files else offset
-
-
-def _next_record(log: CommitLog, offset: int) -> int:
-    """Return where the first message at or after ``offset`` starts or will start."""
-    for batch in log.scan(offset, None, ["phy_offset"], mode="DROPMALFORMED", max_records=1):
-        return int(batch.column(0)[0].as_py())
-    return log.max_offset
 
 
 def _lost(store: str, start: int, stop: int, why: str) -> str:

@@ -29,6 +29,7 @@ __all__ = [
     "LISTED",
     "MESSAGE_COLUMNS",
     "complain_of_crc",
+    "followed_answer",
     "is_readable",
     "message_document",
     "message_list_answer",
@@ -77,6 +78,8 @@ _ADVICE = (
     "decompress_body=False gives every body as it is stored"
 )
 _LABEL = 28
+# The widths of the columns of followed messages, negative where they begin at the left.
+_LINE = (14, -23, -20, 5, -10, -24, 6)
 _HEX_LINE = 16
 _HEX_BYTES = 512
 
@@ -213,6 +216,38 @@ def print_message_list(console: Console, rows: Sequence[Row], zone: Zone) -> Non
         )
     print_table(console, table)
     print_text(console, f"\n{counted(len(rows), 'message')}, newest first")
+
+
+def followed_answer(rows: Sequence[Row], zone: Zone, *, whole: bool, is_first: bool) -> Answer:
+    """Return messages in their order, a line each, or whole; the first one has a head."""
+
+    def text(console: Console) -> None:
+        if whole:
+            _print_messages(console, rows, zone)
+            return
+        if is_first:
+            head = ("Offset", f"Stored ({zone.name})", "Topic", "Queue", "Tags", "Keys", "Size")
+            console.write(_line(head))
+        for row in rows:
+            time = zone.format(row["store_timestamp"])
+            values = [row["phy_offset"], time, row["topic"], row["queue_id"]]
+            values += [row["tags"] or "-", row["keys"] or "-", row["size"]]
+            console.write(_line([one_line(str(value)) for value in values]))
+
+    return Answer(
+        text=text,
+        columns=MESSAGE_COLUMNS if whole else LISTED,
+        rows=map(message_document, rows) if whole else rows,
+    )
+
+
+def _line(cells: Sequence[str]) -> str:
+    """Return cells in columns that longer cells move."""
+    padded = [
+        f"{' ' * (width - cell_width(cell))}{cell}{' ' * (-width - cell_width(cell))}"
+        for cell, width in zip(cells, _LINE, strict=True)
+    ]
+    return "  ".join(padded).rstrip()
 
 
 def _print_messages(console: Console, rows: Sequence[Row], zone: Zone) -> None:

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from rmqindex.commitlog.snapshot import marked_file as marked_file
     from rmqindex.commitlog.tailing import LogMark as LogMark
     from rmqindex.commitlog.tailing import follow as follow
+    from rmqindex.commitlog.tailing import next_record as next_record
+    from rmqindex.commitlog.tailing import place_of as place_of
     from rmqindex.commitlog.tailing import whole_end as whole_end
+    from rmqindex.commitlog.tailing import written_end as written_end
 else:
     __getattr__, __dir__, __all__ = lazy_exports(__name__)

@@ -43,7 +43,15 @@ if TYPE_CHECKING:
     from rmqindex.record.records import Records
     from rmqindex.storage.source import ByteSource
 
-__all__ = ["LogMark", "Progress", "follow", "whole_end"]
+__all__ = [
+    "LogMark",
+    "Progress",
+    "follow",
+    "next_record",
+    "place_of",
+    "whole_end",
+    "written_end",
+]
 
 
 # Records per block of a walk, so that a small limit does not read much more than it allows.
@@ -127,6 +135,42 @@ def whole_end(log: CommitLog) -> int:
     """
     with closing(OpenFiles(log.files)) as files:
         return find_end(files, waits=True)
+
+
+def place_of(log: CommitLog, offset: int) -> int:
+    """Return the first offset at or after another one that a file holds or will hold, bytes."""
+    for file in log.files:
+        if offset < file.stop:
+            return max(offset, file.start)
+    # The next file will begin where the last one ends; beyond that, the log has become shorter.
+    return min(offset, log.files[-1].stop) if log.files else offset
+
+
+def next_record(log: CommitLog, offset: int) -> Progress:
+    """Return where the first message at or after an offset starts or will start.
+
+    The mark of the one before it tells it from what an earlier life of the log left behind its end.
+    """
+    file = file_at(log.files, offset)
+    last: LogMark | None = None
+    start = file.start if file is not None else log.files[-1].start if log.files else offset
+    for records in log.records(start, mode="DROPMALFORMED", proves_end=False):
+        place = int(np.searchsorted(records.phy_offset, offset))
+        if place:
+            last = LogMark.of(records, place - 1)
+        if place < len(records):
+            return Progress(int(records.phy_offset[place]), last)
+    return Progress(log.max_offset, last)
+
+
+def written_end(
+    log: CommitLog, mode: Literal["FAILFAST", "DROPMALFORMED"] = "FAILFAST"
+) -> Progress:
+    """Return how far the records of a log are certainly whole, and the mark of the last."""
+    number = log.last_with_data()
+    if number < 0:
+        return Progress(log.min_offset, None)
+    return follow(log, log.files[number].start, mode=mode)
 
 
 class _Following:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import sys
+import time
 from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import islice
@@ -11,10 +14,15 @@ import click
 
 from rmqindex.answers.answer import BAD, Answer
 from rmqindex.answers.contents import dump_answer, key_usage_answer, usage_answer
-from rmqindex.answers.messages import LISTED, message_list_answer, read_messages
+from rmqindex.answers.messages import (
+    LISTED,
+    followed_answer,
+    message_list_answer,
+    read_messages,
+)
 from rmqindex.answers.terminal import progress_bar
 from rmqindex.answers.text import complain, complain_of_lacking, complain_of_missing
-from rmqindex.cli.invocation import command
+from rmqindex.cli.invocation import command, several_named
 from rmqindex.cli.options import (
     COUNT,
     OFFSET,
@@ -35,6 +43,7 @@ from rmqindex.errors import RmqIndexError
 from rmqindex.explanation import missing_parts
 from rmqindex.export.dump import dump_file
 from rmqindex.export.usage import GROUPS, folder_usage, measure_usage, with_entries
+from rmqindex.messagestore.following import Follower
 from rmqindex.query.key_usage import KEY_GROUPS, KEY_ROWS, listed_index, log_of, measure_keys
 
 if TYPE_CHECKING:
@@ -50,6 +59,18 @@ if TYPE_CHECKING:
 
 __all__ = ["dump", "messages", "usage"]
 
+_LIMIT = 20
+_INTERVAL = re.compile(r"[0-9]{1,5}(?:\.[0-9]{1,3})?")
+_LEAST_INTERVAL = 0.1
+
+
+def _parse_interval(_ctx: click.Context, _param: click.Parameter, text: str | None) -> float | None:
+    if text is None:
+        return None
+    if not _INTERVAL.fullmatch(text) or float(text) < _LEAST_INTERVAL:
+        raise click.BadParameter(f"expected seconds from 0.1 to 99999, such as 2.5, got {text!r}")
+    return float(text)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Messages:
@@ -57,17 +78,29 @@ class Messages:
 
     No index is needed. The log is read from its end, until there are enough messages; a selection
     that few messages meet may need all of it. The exit code is 1 if no message is found.
+
+    With --follow, messages are printed as a broker appends them, until Ctrl-C (exit code 130) or
+    --limit: from now on, or after those that are there from --begin, --since or --from on. Of a log
+    that a broker cuts as it starts again, and of files that expire unread, standard error tells; no
+    message comes twice. With DLedger, one comes once the group has agreed on it.
     """
 
     store: str = logs_argument()
     selection: Selection = selection_options()
-    limit: int = option(
+    limit: int | None = option(
         "--limit",
         metavar="N",
         type=COUNT,
-        default=20,
-        show_default=True,
-        help="Print at most this many messages.",
+        help=f"Print at most this many messages; {_LIMIT} by default, with --follow any number.",
+    )
+    follow: bool = option(
+        "--follow", "-f", is_flag=True, help="Go on with messages as they are appended."
+    )
+    interval: float | None = option(
+        "--interval",
+        metavar="SECONDS",
+        callback=_parse_interval,
+        help="With --follow: look for new messages this often; every second by default.",
     )
     body: bool = option("--body", is_flag=True, help="Also print properties and bodies.")
     as_stored: bool = stored_body_option()
@@ -76,8 +109,13 @@ class Messages:
     mode: Mode = mode_option()
 
     def answers(self) -> Iterator[Answer]:
-        """Read the log backward."""
+        """Read the log backward, or follow it."""
         selection = self.selection
+        if self.follow:
+            yield from self._followed()
+            return
+        if self.interval is not None:
+            raise click.BadParameter("only with --follow", param_hint="--interval")
         with CommitLog(self.store) as log, progress_bar("read") as report:
             missing = missing_parts(log, self.store, start=selection.start, stop=selection.stop)
             complain_of_missing(missing)
@@ -85,7 +123,7 @@ class Messages:
                 log,
                 selection,
                 LISTED,
-                self.limit,
+                _LIMIT if self.limit is None else self.limit,
                 mode=self.mode,
                 on_malformed=_complain_of,
                 progress=report,
@@ -96,6 +134,30 @@ class Messages:
                 rows = read_messages(log, offsets, mode=self.mode, as_stored=self.as_stored)
         yield message_list_answer(self.store, rows, missing, self.zone, whole=self.body)
 
+    def _followed(self) -> Iterator[Answer]:
+        """Read the log forward, again and again."""
+        selection, left = self.selection, self.limit
+        for name, bound in (("--end", selection.end), ("--to", selection.stop)):
+            if bound is not None:
+                raise click.BadParameter("not together with --follow", param_hint=name)
+        if several_named():
+            raise click.BadParameter("expected one STORE, got several", param_hint="--follow")
+        follower = Follower(self.store, selection, LISTED, mode=self.mode, tell=complain)
+        is_first = True
+        while True:
+            for log, batch in follower.poll():
+                rows: list[Row] = batch.slice(0, left).to_pylist()
+                if self.body:
+                    offsets = [row["phy_offset"] for row in rows]
+                    rows = read_messages(log, offsets, mode=self.mode, as_stored=self.as_stored)
+                yield followed_answer(rows, self.zone, whole=self.body, is_first=is_first)
+                is_first = False
+                left = None if left is None else left - len(rows)
+                if left == 0:
+                    return
+            sys.stdout.flush()
+            time.sleep(1 if self.interval is None else self.interval)
+
 
 messages = command(
     "messages",
@@ -104,6 +166,8 @@ messages = command(
     "rmqindex messages store --topic TopicTest --queue 0 --limit 5 --body",
     "rmqindex messages store --tag TagA --begin 2023-11-14T22:00 --json",
     "rmqindex messages store --limit 1000 --csv > newest.csv",
+    "rmqindex messages store --topic TopicTest --follow",
+    "rmqindex messages store --since 10m --follow --json | jq .keys",
     several="store",
     is_search=True,
 )
