@@ -51,6 +51,7 @@ from rmqindex.record.records import Fault, check_record
 from rmqindex.storage.location import Location
 from rmqindex.storage.opening import open_source
 from rmqindex.store.checkpoint import CHECKPOINT_NAME
+from rmqindex.store.config import parse_config
 from rmqindex.store.dledger import is_dledger_folder
 
 if TYPE_CHECKING:
@@ -416,7 +417,7 @@ def _json(source: ByteSource, start: int, _layout: Layout | None) -> Iterator[It
     data = bytes(source.read(0, min(source.size, _MAX_TEXT)))
     yield from _text(source, start, None)
     try:
-        json.loads(data)  # noqa: TID251  (it is checked, and nothing made of it)
+        parse_config(data)  # it is checked, and nothing made of it
     except UnicodeDecodeError as error:
         raise _DamageError("JSON", error.start, "UTF-8", f"0x{data[error.start]:02x}") from error
     except json.JSONDecodeError as error:

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "hold_writable",
+    "manifest_of",
     "refuse_database",
     "refuse_other_file",
     "refuse_other_log",
@@ -160,7 +161,7 @@ def refuse_tiered_folder(directory: Location) -> None:
 
 def refuse_database(path: Location, entries: Iterable[FileEntry]) -> None:
     """Refuse a directory that is a RocksDB database."""
-    found = _database(entries)
+    found = manifest_of(entries)
     if found is None:
         return
     if path.name in (QUEUE_FOLDER, ROCKSDB_QUEUE_FOLDER):
@@ -171,7 +172,7 @@ def refuse_database(path: Location, entries: Iterable[FileEntry]) -> None:
     )
 
 
-def _database(entries: Iterable[FileEntry]) -> str | None:
+def manifest_of(entries: Iterable[FileEntry]) -> str | None:
     """Return the name of the manifest if a directory is a database."""
     names = {entry.name for entry in entries if not entry.is_directory}
     manifests = sorted(name for name in names if name.startswith(_MANIFEST_PREFIX))
@@ -182,7 +183,7 @@ def rocksdb_queues(store: Location) -> tuple[Location, str] | None:
     """Return where a store has ConsumeQueues in RocksDB, and the files that show it."""
     for name in (QUEUE_FOLDER, ROCKSDB_QUEUE_FOLDER):
         folder = store.child(name)
-        found = _database(entries_or_none(folder))
+        found = manifest_of(entries_or_none(folder))
         if found is not None:
             return folder, f"{folder.child(_CURRENT)} and {found}"
     return None

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import json
-import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from rmqindex.errors import RmqIndexError
 from rmqindex.layout.queue import LMQ_PREFIX, SCHEDULE_TOPIC, SYSTEM_PREFIX
-from rmqindex.layout.store import CONFIG_FOLDER
-from rmqindex.storage.disk import open_to_read
-from rmqindex.storage.filesystem import unreadable
 from rmqindex.storage.location import Location
+from rmqindex.store.config import read_config
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Mapping
+
+    from rmqindex.storage.location import PathLike
 
 __all__ = ["TopicTable"]
 
 _NAME = "topics.json"
-_BACKUP_SUFFIX = ".bak"
 _TABLE = "topicConfigTable"
 _QUEUE_TYPE = "queue.type"
 _BATCH = "BatchCQ"
+_READ_QUEUES = "readQueueNums"
+# TopicConfig.defaultReadQueueNums.
+_DEFAULT_QUEUES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,32 +33,23 @@ class TopicTable:
         path: The file.
         topics: The names of all topics.
         batch_topics: Those with batch queues.
+        read_queue_nums: By topic, how many of its queues consumers read.
     """
 
-    path: Path
+    path: Location
     topics: frozenset[str]
     batch_topics: frozenset[str]
+    read_queue_nums: Mapping[str, int]
 
     @classmethod
-    def of(cls, root: Path) -> TopicTable | None:
+    def of(cls, root: PathLike) -> TopicTable | None:
         """Read the topics of a store, or their backup, as a broker does.
 
         Returns:
             The topics; None where the store has no such file.
         """
-        path = root / CONFIG_FOLDER / _NAME
-        candidates = (path, path.with_name(_NAME + _BACKUP_SUFFIX))
-        present = [each for each in candidates if os.path.lexists(each)]
-        for each in present:
-            table = _read(each)
-            if table is not None:
-                return cls(each, *table)
-        if present:
-            raise RmqIndexError(
-                f"{present[0]}: expected a JSON object with {_TABLE}, got something else; restore "
-                "it from a backup, or move it out of the store"
-            )
-        return None
+        read = read_config(Location.of(root), _NAME, f"a JSON object with {_TABLE}", _topics)
+        return None if read is None else cls(read.path, *read.value)
 
     def lacks(self, topic: str) -> bool:
         """Return whether a topic was deleted: the broker has no such topic, and would name it."""
@@ -70,22 +60,23 @@ class TopicTable:
         )
 
 
-def _read(path: Path) -> tuple[frozenset[str], frozenset[str]] | None:
+def _topics(document: Any) -> tuple[frozenset[str], frozenset[str], dict[str, int]]:  # noqa: ANN401
     try:
-        with open(path, "rb", opener=open_to_read) as file:
-            table = json.load(file)[_TABLE]  # noqa: TID251  (a broker's document, checked here)
+        table = document[_TABLE]
         return (
             frozenset(table),
             frozenset(topic for topic, config in table.items() if _is_batch(config)),
+            {topic: _read_queue_num(config) for topic, config in table.items()},
         )
-    except OSError as error:  # what it says is unknown, and its backup may say something else
-        raise unreadable(Location.of(path), error) from error
-    except (RecursionError, RmqIndexError):
-        return None
-    except (ValueError, TypeError, KeyError, AttributeError):  # another document
-        return None
+    except (TypeError, KeyError, AttributeError) as error:
+        raise ValueError("something else") from error
 
 
 def _is_batch(config: dict[str, dict[str, str]]) -> bool:
     attributes = config.get("attributes") or {}
     return attributes.get(_QUEUE_TYPE) == _BATCH
+
+
+def _read_queue_num(config: dict[str, Any]) -> int:
+    number = config.get(_READ_QUEUES)
+    return number if type(number) is int else _DEFAULT_QUEUES
