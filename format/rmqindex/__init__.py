@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from rmqindex.keys import message_keys as message_keys
     from rmqindex.layout.index_file import IndexHeader as IndexHeader
     from rmqindex.layout.queue import CONSUME_QUEUE_SCHEMA as CONSUME_QUEUE_SCHEMA
+    from rmqindex.layout.queue import CONSUMER_GROUP_SCHEMA as CONSUMER_GROUP_SCHEMA
     from rmqindex.layout.record import COMMITLOG_SCHEMA as COMMITLOG_SCHEMA
     from rmqindex.messagestore import MessageStore as MessageStore
     from rmqindex.query import IndexDirectory as IndexDirectory

@@ -29,7 +29,15 @@ if TYPE_CHECKING:
     # A queue's topic and number, and whether it is a batch queue.
     Key = tuple[str, int, bool]
 
-__all__ = ["Life", "LostUnits", "Places", "QueuePlaces", "Run", "messages_taken"]
+__all__ = [
+    "Life",
+    "LostUnits",
+    "Places",
+    "QueuePlaces",
+    "Run",
+    "messages_taken",
+    "names_folder",
+]
 
 # The longest name in Linux's file systems, bytes.
 _MAX_NAME_BYTES = 255
@@ -101,7 +109,7 @@ class Places:
         key = (units.topic, units.queue_id, units.is_batch)
         queue = self.queues.get(key)
         if queue is None:
-            if not _names_folder(units.topic) or units.queue_id < 0:
+            if not names_folder(units.topic) or units.queue_id < 0:
                 expected = "the name of a folder, and a queue's number"
                 got = f"{units.topic!r} and {units.queue_id}"
                 for phy_offset in units.phy_offset.tolist():
@@ -254,7 +262,8 @@ def messages_taken(
     }
 
 
-def _names_folder(topic: str) -> bool:
+def names_folder(topic: str) -> bool:
+    """Return whether a topic can be the name of a folder."""
     return (
         topic not in {"", ".", ".."}
         and not {"/", "\0"} & set(topic)

@@ -42,9 +42,11 @@ __all__ = [
     "ConsumeQueue",
     "UnitFiles",
     "all_batches",
+    "kept_units",
     "last_offset",
     "marked_queue_file",
     "read_units",
+    "units_at",
 ]
 
 # Units a batch holds at most.
@@ -218,6 +220,47 @@ def last_offset(queue: ConsumeQueue) -> int | None:
         if last is not None:
             return int(last)
     return None
+
+
+def kept_units(queue: ConsumeQueue, log_start: int) -> int | None:
+    """Return the queue offset of the first message at or behind a log offset; None without one.
+
+    It is where a broker lets consumers begin (``ConsumeQueue.correctMinOffset``).
+    """
+    for file in queue.files:
+        for numbers, units in _written_blocks(file, is_batch=queue.is_batch):
+            kept = np.flatnonzero(_is_real(units) & (units["phy_offset"] >= log_start))
+            if len(kept) and queue.is_batch:
+                return int(units["msg_base_offset"][kept[0]])
+            if len(kept):
+                return file.start // queue.unit_size + int(numbers[kept[0]])
+    return None
+
+
+def units_at(
+    queue: ConsumeQueue, queue_offsets: NDArray[np.int64], phy_offsets: NDArray[np.int64]
+) -> NDArray[np.bool_]:
+    """Return which messages have their unit in a queue: in their place, or in a batch's.
+
+    Args:
+        queue: The queue.
+        queue_offsets: The place of each message in the queue.
+        phy_offsets: Where each starts in the CommitLog, bytes.
+    """
+    there = np.zeros(len(queue_offsets), np.bool_)
+    for file in queue.files:
+        # Files of one queue follow one another, except where one is lost.
+        places = queue_offsets - file.start // queue.unit_size
+        inside = (places >= 0) & (places < file.size // queue.unit_size)
+        if not queue.is_batch and not inside.any():
+            continue
+        for numbers, units in _written_blocks(file, is_batch=queue.is_batch):
+            keys = phy_offsets if queue.is_batch else places
+            held = units["phy_offset"].astype(np.int64) if queue.is_batch else numbers
+            at = np.minimum(np.searchsorted(held, keys), len(held) - 1)
+            found = (held[at] == keys) & (units["phy_offset"][at] == phy_offsets)
+            there |= found if queue.is_batch else found & inside
+    return there
 
 
 def marked_queue_file(file: QueueFile, *, is_batch: bool) -> QueueFile:

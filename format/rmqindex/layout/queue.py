@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BATCH_UNIT_DTYPE",
     "BLANK_SIZE",
+    "CONSUMER_GROUP_SCHEMA",
     "CONSUME_QUEUE_SCHEMA",
     "DEFAULT_BATCH_FILE_SIZE",
     "DEFAULT_DELAY_LEVELS",
@@ -86,5 +87,23 @@ CONSUME_QUEUE_SCHEMA = pa.schema(
         # String.hashCode of TAGS; of delayed messages, when they are due in epoch milliseconds.
         required_field("tags_code", pa.int64()),
         required_field("file_path", pa.string()),
+    ]
+)
+
+#: The columns of consumer groups in queues, as :meth:`rmqindex.MessageStore.consumer_groups` gives
+#: them; offsets are places in the queue, counted in messages.
+CONSUMER_GROUP_SCHEMA = pa.schema(
+    [
+        required_field("group", pa.string()),
+        required_field("topic", pa.string()),
+        required_field("queue_id", pa.int32()),
+        # The next message of the group.
+        pa.field("committed_offset", pa.int64()),
+        pa.field("min_offset", pa.int64()),
+        pa.field("max_offset", pa.int64()),
+        pa.field("lag", pa.int64()),
+        # Messages of the lag that the queue does not have any more.
+        required_field("expired", pa.int64()),
+        required_field("state", pa.string()),
     ]
 )

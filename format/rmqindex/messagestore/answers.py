@@ -11,13 +11,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rmqindex.answers.files import total
+from rmqindex.answers.files import describe, total
 from rmqindex.answers.plot import count_index, draw_counts
 from rmqindex.answers.text import counted, size_text
 from rmqindex.bulk.tags import untagged
 from rmqindex.commitlog.bodies import Unpacking
 from rmqindex.commitlog.selection import Selection
-from rmqindex.errors import IncompleteIndexWarning, IncompleteLogWarning
+from rmqindex.errors import IncompleteIndexWarning, IncompleteLogWarning, RmqIndexError
 from rmqindex.export.formats import DEFAULT_COLUMNS, as_table
 from rmqindex.keys.messages import tag_key
 from rmqindex.query.key_usage import KEY_ROWS, measure_keys
@@ -26,7 +26,8 @@ from rmqindex.query.verification import VERIFIED
 from rmqindex.times import format_millis
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
+    from contextlib import AbstractContextManager
     from datetime import tzinfo
 
     from rmqindex.answers.files import FileFacts
@@ -40,13 +41,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FILE_COLUMNS",
-    "file_row",
-    "files_text",
+    "described",
     "incomplete_index",
     "incomplete_log",
     "index_figure",
     "key_usage_table",
-    "log_text",
     "unpacking",
     "untagged_keys",
     "usage_table",
@@ -189,7 +188,7 @@ def key_usage_table(
     return pa.Table.from_pylist([asdict(row) for row in usage.rows], schema=_KEY_USAGE_SCHEMA)
 
 
-#: The names of the cells of :func:`file_row`.
+#: The names of the cells of a row of :func:`described`.
 FILE_COLUMNS = (
     "file",
     "entries",
@@ -202,7 +201,29 @@ FILE_COLUMNS = (
 )
 
 
-def files_text(facts: Sequence[FileFacts], zone: tzinfo, zone_name: str) -> str:
+def described(
+    files: Callable[[], Iterable[SnapshotFile]],
+    opened_log: Callable[[], AbstractContextManager[CommitLog | None]],
+    zone: tzinfo,
+    zone_name: str,
+) -> tuple[str, list[tuple[object, ...]]]:
+    """Return one line, and a row for each file, whatever state the store is in."""
+    parts: list[str] = []
+    facts: list[FileFacts] = []
+    try:
+        facts = [describe(planned) for planned in files()]
+        parts.append(_files_text(facts, zone, zone_name))
+    except (RmqIndexError, OSError) as error:
+        parts.append(str(error))
+    try:
+        with opened_log() as log:
+            parts.append(_log_text(log))
+    except (RmqIndexError, OSError) as error:
+        parts += [str(error)] if str(error) not in parts else []
+    return ", ".join(parts), [_file_row(file, zone) for file in facts]
+
+
+def _files_text(facts: Sequence[FileFacts], zone: tzinfo, zone_name: str) -> str:
     """Return how many entries the files have, and of which times."""
     together = total(facts)
     text = (
@@ -217,14 +238,14 @@ def files_text(facts: Sequence[FileFacts], zone: tzinfo, zone_name: str) -> str:
     )
 
 
-def log_text(log: CommitLog | None) -> str:
+def _log_text(log: CommitLog | None) -> str:
     """Return where a log begins, and how many files it has."""
     if log is None or not log.files:
         return "no CommitLog"
     return f"CommitLog from offset {log.min_offset} in {counted(len(log.files), 'file')}"
 
 
-def file_row(file: FileFacts, zone: tzinfo) -> tuple[object, ...]:
+def _file_row(file: FileFacts, zone: tzinfo) -> tuple[object, ...]:
     """Return the cells of an IndexFile; the error of one that cannot be used."""
     size = size_text(file.size)
     if file.error is not None:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from rmqindex.answers.files import describe
 from rmqindex.answers.plot import IMAGE_TYPES
 from rmqindex.arguments import int_or_none
 from rmqindex.audit.plan import verify
 from rmqindex.bulk.rebuild import rebuild_index
 from rmqindex.commitlog.selection import Selection, select_messages
 from rmqindex.commitlog.snapshot import commit_log_of
+from rmqindex.consumequeue.progress import consumer_progress
 from rmqindex.errors import RmqIndexError
 from rmqindex.explanation.explain import explain_lookup
 from rmqindex.explanation.reach import missing_beside, uncovered
@@ -25,13 +25,11 @@ from rmqindex.export.usage import measure_usage
 from rmqindex.keys.utf8 import check_topic
 from rmqindex.messagestore.answers import (
     FILE_COLUMNS,
-    file_row,
-    files_text,
+    described,
     incomplete_index,
     incomplete_log,
     index_figure,
     key_usage_table,
-    log_text,
     unpacking,
     untagged_keys,
     usage_table,
@@ -51,7 +49,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from datetime import tzinfo
 
-    from rmqindex.answers.files import FileFacts
     from rmqindex.bulk.rebuild import RebuildResult
     from rmqindex.commitlog.files import LogFile
     from rmqindex.commitlog.log import CommitLog
@@ -430,6 +427,23 @@ class MessageStore:
             usage = measure_usage(log, groups, Selection(begin=first, end=last), mode=self._mode)
         return usage_table(usage, groups, incomplete_log(missing))[:limit]
 
+    def consumer_groups(self, group: str | None = None, topic: str | None = None) -> pa.Table:
+        """Return how far consumer groups are in each queue, by the store alone.
+
+        Args:
+            group: Only this consumer group.
+            topic: Only this topic.
+
+        Returns:
+            What :func:`rmqindex.consumequeue.consumer_progress` says, with the columns of
+            ``CONSUMER_GROUP_SCHEMA``. The metadata has ``offsets_path``, ``offsets_timestamp``
+            (when the offsets were written, epoch milliseconds) and ``notes``, a JSON list.
+
+        Raises:
+            RmqIndexError: There are no committed offsets that can be read.
+        """
+        return consumer_progress(self._path, group=group, topic=topic).table()
+
     def plot(self, path: PathLike | None = None) -> Any:  # noqa: ANN401  (matplotlib's Figure)
         """Draw how many entries slots have, how full files are, and when entries were stored.
 
@@ -461,20 +475,7 @@ class MessageStore:
         return html_table(f"{self.path}: {line}", FILE_COLUMNS, rows)
 
     def _described(self) -> tuple[str, list[tuple[object, ...]]]:
-        """Return one line, and a row for each file, whatever state the store is in."""
-        parts: list[str] = []
-        facts: list[FileFacts] = []
-        try:
-            facts = [describe(planned) for planned in self._files()]
-            parts.append(files_text(facts, self._zone, self._zone_name))
-        except (RmqIndexError, OSError) as error:
-            parts.append(str(error))
-        try:
-            with self._opened_log() as log:
-                parts.append(log_text(log))
-        except (RmqIndexError, OSError) as error:
-            parts += [str(error)] if str(error) not in parts else []
-        return ", ".join(parts), [file_row(file, self._zone) for file in facts]
+        return described(self._files, self._opened_log, self._zone, self._zone_name)
 
     def _files(self) -> IndexSnapshot:
         return IndexSnapshot.of(self._path, self._layout, self._mode)
