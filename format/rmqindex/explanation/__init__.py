@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 from rmqindex.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
+    from rmqindex.explanation.consumption import Consumption as Consumption
+    from rmqindex.explanation.consumption import consumption_of as consumption_of
     from rmqindex.explanation.explain import SEARCHES as SEARCHES
     from rmqindex.explanation.explain import Search as Search
     from rmqindex.explanation.explain import explain_lookup as explain_lookup

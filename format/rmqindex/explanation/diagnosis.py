@@ -62,6 +62,7 @@ class Evidence:
         topics_known: Whether the store's other topics are known.
         is_covered: Whether each message is in the reach of the index or was searched.
         broker: Whether a broker runs on the store, crashed or stopped.
+        consumption: Why consumers can get the messages found, or not.
         rocksdb_index: A file that proves an index in RocksDB, if any.
         indexes_tags: Whether the store is of a broker from 5.4.0 on.
         is_uniq_key: Whether the key is the unique key of a message found.
@@ -85,6 +86,7 @@ class Evidence:
     topics_known: bool
     is_covered: bool
     broker: BrokerState
+    consumption: tuple[Reason, ...]
     rocksdb_index: str | None
     indexes_tags: bool
     is_uniq_key: bool
@@ -109,6 +111,7 @@ def diagnose(evidence: Evidence, commands: Commands, times: Times) -> tuple[Reas
         *drawn.outcome(),
         *drawn.missing_entries(),
         *drawn.hidden_entries(),
+        *evidence.consumption,
         *drawn.reach(),
         *drawn.topics(),
         *drawn.keys(),

@@ -14,8 +14,10 @@ import numpy as np
 
 from rmqindex.arguments import int_of, int_or_none
 from rmqindex.commitlog.snapshot import commit_log_of
+from rmqindex.consumequeue.progress import MessagePlace
 from rmqindex.errors import RmqIndexError
 from rmqindex.explanation.commands import Commands
+from rmqindex.explanation.consumption import consumption_of, consumption_reasons
 from rmqindex.explanation.diagnosis import Evidence, diagnose
 from rmqindex.explanation.index_search import (
     BrokerSearch,
@@ -39,13 +41,14 @@ from rmqindex.explanation.log_search import (
     default_limit,
     gaps_of,
 )
-from rmqindex.explanation.result import OF_OTHERS, IndexReach, LookupExplanation
+from rmqindex.explanation.result import OF_OTHERS, IndexReach, LookupExplanation, Reason
 from rmqindex.explanation.wording import Times
 from rmqindex.indexfile.geometry import AmbiguousLayoutError
 from rmqindex.keys.hashing import index_key, key_hash
 from rmqindex.keys.messages import tag_key
 from rmqindex.keys.utf8 import check_text, check_topic
 from rmqindex.layout.index_file import DEFAULT_MAX_MSGS_NUM_BATCH, FIRST_POSITION, INT64_MAX
+from rmqindex.layout.queue import SCHEDULE_TOPIC
 from rmqindex.record.message_ids import (
     GrpcMessageId,
     RemotingMessageId,
@@ -57,7 +60,7 @@ from rmqindex.store.snapshot import IndexSnapshot
 from rmqindex.store.store import Store
 from rmqindex.store.topics import TopicTable
 from rmqindex.times import check_milliseconds, zone_of
-from rmqindex.transaction.broker_lock import BrokerLock
+from rmqindex.transaction.broker_lock import BrokerLock, BrokerState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -174,9 +177,10 @@ def explain_lookup(
             Window(0 if begin is None else begin, INT64_MAX if end is None else end),
             planned,
             log,
+            Commands.of(store, log, layout, commit_log),
         )
         evidence = case.collect(max_msgs_num_batch, search_log, times, progress)
-        reasons = diagnose(evidence, Commands.of(store, log, layout, commit_log), times)
+        reasons = diagnose(evidence, case.commands, times)
     return LookupExplanation(
         topic,
         key,
@@ -222,6 +226,7 @@ class _Case:
     window: Window
     planned: Sequence[SnapshotFile]
     log: CommitLog | None
+    commands: Commands
 
     def collect(
         self,
@@ -233,6 +238,7 @@ class _Case:
         """Search the index as the broker does, the log, and the index under other names."""
         topic, key, log = self.topic, self.forms.key, self.log
         broker = BrokerSearch(self.window, (topic, key), max_msgs_num_batch)
+        state = BrokerLock.around(self.store.index).state
         truths = KeyTruths(log)
         files = tuple(explain_file(file, broker, truths) for file in reversed(self.planned))
         index, cover = self._index_reach(), self._cover(files)
@@ -268,7 +274,13 @@ class _Case:
             variants=self._variants() if is_missing else (),
             topics_known=topics is not None,
             is_covered=is_covered,
-            broker=BrokerLock.around(self.store.index).state,
+            broker=state,
+            consumption=self._consumption(
+                [*(hit.phy_offset for hit in hits), *own_offsets],
+                [each for other in others for each in other.phy_offsets],
+                times,
+                state,
+            ),
             rocksdb_index=self.store.rocksdb_index,
             indexes_tags=self.store.has_rocksdb_store or self._has_tag_entries(hits),
             is_uniq_key=self._is_uniq_key(
@@ -277,6 +289,28 @@ class _Case:
             key_time=key_time,
             id_offset=self._id_offset(),
         )
+
+    def _consumption(
+        self, own: Sequence[int], others: Sequence[int], times: Times, broker: BrokerState
+    ) -> tuple[Reason, ...]:
+        """Find the messages with the key in their ConsumeQueues, and those that wait for it."""
+        if self.log is None:
+            return ()
+        offsets = sorted({*own, *others})
+        names = list(MessagePlace._fields)
+        read = self.log.read_at(np.array(offsets, np.int64), names)
+        places = [
+            MessagePlace(*(row[name] for name in names))
+            for row in read.select(names).to_pylist()
+            if row["topic"] is not None
+        ]
+        # Messages of other topics are told of apart, except those that are kept for this one.
+        kept = [place for place in places if place.topic == self.topic]
+        kept += [place for place in places if place.topic == SCHEDULE_TOPIC != self.topic]
+        found = consumption_of(self.store.root, kept)
+        mends = self.commands.is_store and self.commands.log is not None
+        rebuild = self.commands.of_store("rebuild-queues", "--replace") if mends else None
+        return tuple(consumption_reasons(found, times, rebuild, broker))
 
     def _cover(self, files: Sequence[FileExplanation]) -> IndexCover:
         paths = {

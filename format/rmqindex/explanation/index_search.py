@@ -247,7 +247,7 @@ def _chain_hashes(path: PathLike, layout: Layout, slot: int, count: int) -> list
 
 # TopicValidator, MixAll, TimerMessageStore: where the broker stores messages of other topics, and
 # the codes of such reasons.
-_SYSTEM_TOPICS = {
+SYSTEM_TOPICS = {
     "SCHEDULE_TOPIC_XXXX": "schedule_topic",
     "RMQ_SYS_TRANS_HALF_TOPIC": "half_topic",
     "RMQ_SYS_TRANS_OP_HALF_TOPIC": "op_topic",
@@ -297,7 +297,7 @@ def is_spelling(name: str, topic: str) -> bool:
 
 def holds_other_topics(topic: str) -> bool:
     """Return whether a broker keeps messages of other topics under a topic."""
-    return topic in _SYSTEM_TOPICS or topic.startswith((*_GROUP_PREFIXES,))
+    return topic in SYSTEM_TOPICS or topic.startswith((*_GROUP_PREFIXES,))
 
 
 def topic_code(topic: str, asked: str) -> str:
@@ -305,14 +305,14 @@ def topic_code(topic: str, asked: str) -> str:
     if is_spelling(topic, asked):
         return "topic_spelling"
     prefixed = (code for prefix, code in _GROUP_PREFIXES.items() if topic.startswith(prefix))
-    return _SYSTEM_TOPICS.get(topic) or next(prefixed, "other_topic")
+    return SYSTEM_TOPICS.get(topic) or next(prefixed, "other_topic")
 
 
 def topics_to_try(topic: str, topics: Sequence[str]) -> list[str]:
     """Return the topics under which a key may be besides its own, the broker's own first."""
     names = [name for name in topics if holds_other_topics(name)]
     names += [name for name in (topic.strip(), *topics) if name and not holds_other_topics(name)]
-    return [name for name in dict.fromkeys((*_SYSTEM_TOPICS, *names)) if name != topic]
+    return [name for name in dict.fromkeys((*SYSTEM_TOPICS, *names)) if name != topic]
 
 
 def look_up_pairs(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rmqindex.consumequeue.progress import QUEUE_STATES
 from rmqindex.keys.hashing import index_key
 from rmqindex.notebooks import html_table
 
@@ -67,6 +68,20 @@ EXPLAIN_REASONS: dict[str, str] = {
     "them proves nothing.",
     "index_gap": "The CommitLog has messages before or between the entries of the IndexFiles; a "
     "miss among them proves nothing.",
+    # Of the messages in their ConsumeQueues.
+    **QUEUE_STATES,
+    "not_for_consumers": "No consumer group is given what is in the topic.",
+    "delay_over": "The broker has put the delayed message under its own topic, as another message.",
+    "delay_pending": "The delay is not over; the broker will put the message under its own topic.",
+    # Of the consumer groups.
+    "passed": "Consumer groups have passed the message. That is not proof that it was consumed: "
+    "one whose tag or filter a group does not ask for is passed, too.",
+    "not_passed": "Consumer groups have not passed the message.",
+    "offset_beyond_end": "The offset of a consumer group lies behind the end of the message's "
+    "queue, so that it proves nothing of the message.",
+    "no_group": "No consumer group has an offset of the topic; one that broadcasts keeps its "
+    "offsets at its clients.",
+    "offsets_unknown": "What the consumer groups have passed is not known.",
     # Of the CommitLog.
     "no_log": "No CommitLog was read, so that messages were neither compared nor searched.",
     "not_in_log": "No message in the CommitLog, as far as it reaches, has the key.",
