@@ -76,6 +76,11 @@ ANSWERS = {
         ("diff", "STORE", "EXPIRED", "--limit", 1),
         ("diff", "STORE", "EXPIRED"),
     ],
+    "groups": [
+        ("groups", "GROUPS", "--group", "nobody"),
+        ("groups", "GROUPS", "--topic", "T"),
+        ("groups", "GROUPS"),
+    ],
     "dump": [
         ("dump", "STORE/checkpoint"),
         ("dump", f"STORE/{FILE}"),
@@ -94,7 +99,13 @@ def places(tmp_path):
     min((expired / "commitlog").iterdir()).unlink()
     (tmp_path / "empty" / "index").mkdir(parents=True)
     (tmp_path / "empty" / "commitlog").mkdir()
-    names = {"STORE": "store", "EXPIRED": "expired", "EMPTY": "empty", "WHOLE": "empty"}
+    offsets = tmp_path / "groups" / "config" / "consumerOffset.json"
+    offsets.parent.mkdir(parents=True)
+    offsets.write_text('{"offsetTable":{"T@g":{0:1},"U@g":{0:1},"U@h":{0:1,1:2}}}')
+    names = {
+        "STORE": "store", "EXPIRED": "expired", "EMPTY": "empty", "WHOLE": "empty",
+        "GROUPS": "groups",
+    }  # fmt: skip
     return {name: str(tmp_path / folder) for name, folder in names.items()}
 
 

@@ -106,6 +106,7 @@ DAMAGES = {
     "checkpoint behind": write_beside("checkpoint", bytes(4096)),
     "checkpoint ahead": write_beside("checkpoint", b"\x01" * 4096),
     "abort": write_beside("abort", b"1"),
+    "queues lost": lambda index, _: (index.parent / "consumequeue").mkdir(),
     "log begins late": lose_log(0),
     "log ends early": lose_log(-1),
 }
@@ -357,6 +358,7 @@ EXPLAINED = {
     ("search_all", "explain --search-log all"): Asked(None, "TopicTest", "nobody"),
     ("lookup", "lookup"): Asked(None, "TopicTest", "uniq_key"),
     ("cat", "cat"): Asked(None, "TopicTest", "msg_id"),
+    ("rebuild_queues", "rebuild-queues --replace"): Asked("queues lost", "TopicTest", "order-49"),
 }
 
 
@@ -371,8 +373,8 @@ def test_each_function_that_writes_a_command_is_asked():
         (line, layout)
         for line, asked in EXPLAINED.items()
         for layout in ("store", "named index")
-        # An empty folder that no store is around is refused.
-        if asked.damage != "all lost" or layout == "store"
+        # An empty folder that no store is around is refused, and queues are those of a store.
+        if asked.damage not in ("all lost", "queues lost") or layout == "store"
     ],
     ids=lambda each: each if isinstance(each, str) else each[1],
 )
@@ -400,7 +402,7 @@ def test_a_command_of_an_explanation_runs(run, placed, tmp_path, line, layout):
     code, out, err = run(*shlex.split(lines[0])[1:])
     assert code == (1 if name in ("explain", "verify") else 0), err
     assert out
-    if name == "rebuild":
+    if name.startswith("rebuild"):
         _, out, _ = run(*question, "--json")
         assert commands[lines[0]] not in {each["code"] for each in json.loads(out)["reasons"]}
 

@@ -1,13 +1,14 @@
-"""What is in a store and in its files, as answers: usage, and the fields of a file."""
+"""What is in a store and in its files, as answers: usage, consumer groups, fields of a file."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING
 
-from rmqindex.answers.answer import Answer
+from rmqindex.answers.answer import NOT_FOUND, Answer
 from rmqindex.answers.terminal import Table, print_table, print_text, shortened
 from rmqindex.answers.text import cell_width, counted, one_line, size_text
+from rmqindex.consumequeue.progress import GROUP_STATES, GroupProgress
 from rmqindex.export.items import Field
 from rmqindex.export.usage import UsageRow
 from rmqindex.keys.messages import tag_key
@@ -18,15 +19,18 @@ if TYPE_CHECKING:
 
     from rmqindex.answers.answer import Zone
     from rmqindex.answers.terminal import Console
+    from rmqindex.consumequeue import ConsumerProgress
     from rmqindex.explanation import MissingPart
     from rmqindex.export import Dump, FolderUsage, Item, Usage
     from rmqindex.query import KeyUsage
 
 __all__ = [
     "DUMP_COLUMNS",
+    "GROUP_COLUMNS",
     "KEY_USAGE_COLUMNS",
     "USAGE_COLUMNS",
     "dump_answer",
+    "groups_answer",
     "key_usage_answer",
     "usage_answer",
 ]
@@ -42,6 +46,7 @@ _UNVERIFIED = (
     "The log lacks the messages of some of these entries, which may be of other keys of the same "
     "hash: --json has unverified_count."
 )
+GROUP_COLUMNS = tuple(field.name for field in fields(GroupProgress))
 DUMP_COLUMNS = ("item", *(field.name for field in fields(Field)))
 
 
@@ -196,6 +201,68 @@ def _print_folders(console: Console, folders: Sequence[FolderUsage]) -> None:
         )
     print_text(console, "")
     print_table(console, table)
+
+
+def groups_answer(path: str, progress: ConsumerProgress, zone: Zone) -> Answer:
+    """Return how far consumer groups are in each queue, and the totals by group and topic."""
+    rows = [asdict(row) for row in progress.rows]
+    names = ("group", "topic", "queues", "lag", "expired")
+    return Answer(
+        text=lambda console: _print_groups(console, progress, zone),
+        columns=GROUP_COLUMNS,
+        rows=rows,
+        document=lambda: {
+            "path": path,
+            "offsets_path": progress.offsets_path,
+            "offsets_timestamp": progress.offsets_timestamp,
+            "rows": rows,
+            "totals": [dict(zip(names, total, strict=True)) for total in progress.totals()],
+            "notes": list(progress.notes),
+        },
+        nothing=None if rows else (path, f"no consumer group in {progress.offsets_path}"),
+        notes=progress.notes,
+        exit_code=0 if rows else NOT_FOUND,
+    )
+
+
+def _print_groups(console: Console, progress: ConsumerProgress, zone: Zone) -> None:
+    """Print a row for each queue, the totals, and what the states mean."""
+    table = Table()
+    for head in ("Group", "Topic"):
+        table.add_column(head, may_be_cut=True)
+    for head in ("Queue", "Committed", "Least", "End", "Lag"):
+        table.add_column(head, right=True)
+    table.add_column("State")
+    before: tuple[str, str] | None = None
+    for row in progress.rows:
+        numbers = (row.committed_offset, row.min_offset, row.max_offset, row.lag)
+        table.add_row(
+            *((row.group, row.topic) if (row.group, row.topic) != before else ("", "")),
+            str(row.queue_id),
+            *("-" if number is None else str(number) for number in numbers),
+            row.state,
+        )
+        before = row.group, row.topic
+    print_table(console, table)
+    totals = Table()
+    for head in ("Group", "Topic"):
+        totals.add_column(head, may_be_cut=True)
+    for head in ("Queues", "Lag", "of it expired"):
+        totals.add_column(head, right=True)
+    for group, topic, *sums in progress.totals():
+        totals.add_row(group, topic, *map(str, sums))
+    print_text(console, "")
+    print_table(console, totals)
+    strange = {row.state: GROUP_STATES[row.state] for row in progress.rows}
+    for state in ("at_end", "behind"):
+        strange.pop(state, None)
+    lines = [f"{state}: {meaning}" for state, meaning in strange.items()]
+    written = f"{zone.format(progress.offsets_timestamp)} ({zone.name})"
+    groups: dict[str, int] = {}
+    for row in progress.rows:
+        groups[row.group] = groups.get(row.group, 0) + (row.lag or 0)
+    lag = f"{counted(len(groups), 'group')}, lag {sum(groups.values())}"
+    print_text(console, "\n".join(["", *lines, f"{lag}; offsets of {written}"]))
 
 
 def dump_answer(dump: Dump, items: Iterable[Item]) -> Answer:

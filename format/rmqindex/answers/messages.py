@@ -12,9 +12,13 @@ from rmqindex.answers.answer import NOT_FOUND, Answer, Nothing
 from rmqindex.answers.terminal import Table, broken, print_table, print_text
 from rmqindex.answers.text import cell_width, complain, counted, one_line, visible
 from rmqindex.commitlog.bodies import BadBodies, bad_body, unpack_bodies
+from rmqindex.consumequeue import MessagePlace
 from rmqindex.errors import RmqIndexError
+from rmqindex.explanation.consumption import consumption_of
+from rmqindex.explanation.result import EXPLAIN_REASONS, TOPIC_CODES
 from rmqindex.record.bodies import MAX_TOTAL_SIZE, inner_messages, is_inner_batch
 from rmqindex.record.text import as_text
+from rmqindex.store.store import root_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,12 +26,13 @@ if TYPE_CHECKING:
     from rmqindex.answers.answer import Row, Zone
     from rmqindex.answers.terminal import Console
     from rmqindex.commitlog.log import CommitLog, Mode
-    from rmqindex.explanation import MissingPart
+    from rmqindex.explanation import Consumption, MissingPart
     from rmqindex.record.bodies import InnerMessage
 
 __all__ = [
     "LISTED",
     "MESSAGE_COLUMNS",
+    "add_consumption",
     "complain_of_crc",
     "followed_answer",
     "is_readable",
@@ -62,7 +67,11 @@ _COLUMNS = (
     "body",
 )
 #: The columns of a whole message, whose body is in one of two.
-MESSAGE_COLUMNS = (*_COLUMNS, "body_base64", "inner_messages", "message_state")
+MESSAGE_COLUMNS = (
+    *_COLUMNS, "body_base64", "inner_messages", "message_state",
+    # Where it stands in its ConsumeQueue, and the groups by whether they have passed it.
+    "queue_state", "passed", "not_passed", "offset_beyond_end",
+)  # fmt: skip
 #: The columns of a message in a list.
 LISTED = (
     "phy_offset", "store_timestamp", "topic", "queue_id", "queue_offset", "tags", "keys",
@@ -136,6 +145,20 @@ def _inner(
         return bad if strict else None
 
 
+def add_consumption(log: CommitLog, rows: Sequence[Row]) -> None:
+    """Add to messages where they stand in their ConsumeQueues, and who has passed them."""
+    found = [row for row in rows if is_readable(row)]
+    names = MessagePlace._fields
+    places = [MessagePlace(*(row[name] for name in names)) for row in found]
+    whole = consumption_of(root_of(log.files[0].path.parent), places) if places else None
+    if whole is None:
+        return
+    for row, own in zip(found, whole.apart(), strict=True):
+        row["consumption"] = own
+    for note in () if whole.offsets is None else whole.offsets.notes:
+        complain(note)
+
+
 def is_readable(row: Row) -> bool:
     """Return whether a row of :func:`read_messages` is a message."""
     return row["state"] in _READABLE
@@ -146,6 +169,7 @@ def message_document(row: Row) -> Row:
     document = {name: row[name] for name in _COLUMNS if name != "body"}
     document["properties"] = dict(row["properties"])
     document["message_state"] = row["state"]
+    document |= _consumption_fields(row.get("consumption"))
     body = row["body"]
     document |= {"body": None} if body is None else _body_field(body)
     inner = row.get("inner_messages")
@@ -172,6 +196,44 @@ def messages_answer(rows: Sequence[Row], zone: Zone) -> Answer:
         rows=documents,
         document=document,
     )
+
+
+def _consumption_fields(consumption: Consumption | None) -> Row:
+    """Return where a message stands in its queue, and by whom it was passed, as JSON values."""
+    if consumption is None:
+        return {}
+    ((place, state),) = zip(consumption.places, consumption.states, strict=True)
+    fields: Row = {"queue_state": state}
+    if consumption.offsets is not None:
+        groups = consumption.offsets.groups(place.topic)
+        found = consumption.groups()
+        for code in ("passed", "not_passed", "offset_beyond_end"):
+            fields[code] = [
+                {"group": group, "committed_offset": groups[group].get(place.queue_id)}
+                for group in found.get(code, ())
+            ]
+    return fields
+
+
+def _group_text(group: str, committed_offset: int | None) -> str:
+    at = "no offset" if committed_offset is None else f"next is {committed_offset}"
+    return f"{group} ({at})"
+
+
+def _print_consumption(console: Console, consumption: Consumption) -> None:
+    """Print where a message stands in its queue, and by whom it was passed."""
+    fields = _consumption_fields(consumption)
+    state = fields.pop("queue_state")
+    _print_field(console, "queue_state", f"{state}: {EXPLAIN_REASONS[state]}", "bold")
+    code = TOPIC_CODES.get(consumption.places[0].topic)
+    if code is not None:
+        _print_field(console, code, EXPLAIN_REASONS[code], "bold")
+    elif consumption.fault is not None:
+        _print_field(console, "passed", f"not known: {consumption.fault}", "bold")
+    for name, groups in fields.items() if code is None else ():
+        named = [_group_text(**each) for each in groups]
+        if named or name == "passed":
+            _print_field(console, name, "\n".join(named) or "by no group", "bold")
 
 
 def message_list_answer(
@@ -270,6 +332,8 @@ def print_message(console: Console, row: Row, zone: Zone) -> None:
             is_wide = _LABEL + len(shown) + 2 + len(time) > console.width
             shown += f"\n{time}" if is_wide else f"  {time}"
         _print_field(console, name, shown, "bold")
+    if row.get("consumption") is not None:
+        _print_consumption(console, row["consumption"])
     for name, value in row["properties"]:
         _print_field(console, f"  {one_line(name)}", value, "dim")
     console.write()

@@ -51,6 +51,7 @@ COMMANDS = {
     "messages": Entry("browse", "List messages by topic, queue, tag and time, newest first."),
     "export": Entry("export", "Write messages or entries to Parquet, JSON lines or CSV."),
     "usage": Entry("browse", "Show which topics, queues and hours fill the disk."),
+    "groups": Entry("groups", "Show how far consumer groups are, and their lag."),
     "dump": Entry("browse", "Show the fields of any file of a store, byte by byte."),
     "diff": Entry("diff", "Tell whether two indexes, logs or stores hold the same."),
     "verify": Entry("audit", "Check an index byte by byte and against its CommitLog."),

@@ -16,6 +16,7 @@ from rmqindex.answers.answer import BAD, Answer
 from rmqindex.answers.contents import dump_answer, key_usage_answer, usage_answer
 from rmqindex.answers.messages import (
     LISTED,
+    add_consumption,
     followed_answer,
     message_list_answer,
     read_messages,
@@ -132,6 +133,7 @@ class Messages:
             if self.body:
                 offsets = table["phy_offset"].to_pylist()
                 rows = read_messages(log, offsets, mode=self.mode, as_stored=self.as_stored)
+                add_consumption(log, rows)
         yield message_list_answer(self.store, rows, missing, self.zone, whole=self.body)
 
     def _followed(self) -> Iterator[Answer]:
@@ -150,6 +152,7 @@ class Messages:
                 if self.body:
                     offsets = [row["phy_offset"] for row in rows]
                     rows = read_messages(log, offsets, mode=self.mode, as_stored=self.as_stored)
+                    add_consumption(log, rows)
                 yield followed_answer(rows, self.zone, whole=self.body, is_first=is_first)
                 is_first = False
                 left = None if left is None else left - len(rows)

@@ -12,6 +12,7 @@ import click
 from rmqindex.answers.answer import NOT_FOUND, Answer, Nothing
 from rmqindex.answers.messages import (
     MESSAGE_COLUMNS,
+    add_consumption,
     complain_of_crc,
     is_readable,
     messages_answer,
@@ -59,8 +60,9 @@ _OF_DAMAGE = ("not_a_record", "beyond_end")
 class Cat:
     """Print a message from the CommitLog: its fields, properties and decompressed body.
 
-    A unique key (the message id that clients show) is found through the index. The exit code is 1
-    if there is no such message, and 2 where the CommitLog is damaged in its place.
+    It is said whether the message is in its ConsumeQueue, and which consumer groups have passed
+    it. A unique key (the message id that clients show) is found through the index. The exit code
+    is 1 if there is no such message, and 2 where the CommitLog is damaged in its place.
     """
 
     path: str = argument(
@@ -107,6 +109,7 @@ class Cat:
         elif self.raw:
             _write_bodies(readable)
         else:
+            add_consumption(log, readable)
             yield messages_answer(readable, self.zone)
 
     def _damage(self, log: CommitLog, offset: int) -> str | None:

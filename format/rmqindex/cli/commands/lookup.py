@@ -10,7 +10,7 @@ import click
 import pyarrow as pa
 
 from rmqindex.answers.entries import Miss, broker_answer, hits_answer
-from rmqindex.answers.messages import is_readable, read_messages
+from rmqindex.answers.messages import add_consumption, is_readable, read_messages
 from rmqindex.cli.invocation import command
 from rmqindex.cli.options import (
     COUNT,
@@ -237,6 +237,7 @@ class Lookup:
             return [None] * len(hits)
         offsets = [hit["phy_offset"] for hit in hits]
         rows = read_messages(log, offsets, mode=self.mode, as_stored=self.as_stored)
+        add_consumption(log, rows)
         return [
             row if hit["state"] == VERIFIED and is_readable(row) else None
             for hit, row in zip(hits, rows, strict=True)
