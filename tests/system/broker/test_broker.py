@@ -11,6 +11,7 @@ from rmqindex import Layout
 
 from . import VERSIONS
 from .campaigns import Kills, LiveAudits
+from .consumers import GROUPS, Consumers
 from .processes import Cluster
 from .report import Report
 from .round_trip import RoundTrip
@@ -73,6 +74,15 @@ def test_a_live_store_is_audited(cluster, spark):
     LiveAudits(cluster, report, spark, print).run(5, 300, 2, Layout(499, 2_000))
     assert not report.differences, "\n".join(report.lines())
     assert report.counts["planted damages found"] == 2
+
+
+@pytest.mark.parametrize("light", [True, False], ids=["light queues", "no light queues"])
+def test_consumer_groups_are_as_far_as_mqadmin_shows(cluster, light):
+    """Group by group and queue by queue, in the store of the broker after it was stopped."""
+    report = Report()
+    Consumers(cluster, report, print).run(SENDINGS, light=light)
+    assert not report.differences, "\n".join(report.lines())
+    assert report.counts["offsets of groups in queues"] > 3 * len(GROUPS)
 
 
 def test_a_report_tells_differences_from_agreement():

@@ -108,6 +108,8 @@ public class Client {
                 synchronized (consumed) {
                     return new ArrayList<>(consumed);
                 }
+            case "progress":
+                return progress(text(request, "group"));
             case "stop":
                 consumers.values().forEach(DefaultMQPushConsumer::shutdown);
                 return true;
@@ -285,7 +287,8 @@ public class Client {
         consumer.setPollNameServerInterval(1000);
         consumer.setConsumeThreadMin(2);
         consumer.setConsumeThreadMax(2);
-        consumer.subscribe(text(request, "topic"), "*");
+        String tags = text(request, "tags");
+        consumer.subscribe(text(request, "topic"), tags == null ? "*" : tags);
         consumer.registerMessageListener(
                 (MessageListenerConcurrently)
                         (messages, context) -> {
@@ -301,6 +304,23 @@ public class Client {
         consumer.start();
         consumers.put(text(request, "group"), consumer);
         return true;
+    }
+
+    /** What mqadmin consumerProgress shows: topic, queue, the broker's and the group's offset. */
+    private Object progress(String group) throws Exception {
+        List<Object> rows = new ArrayList<>();
+        admin.examineConsumeStats(group)
+                .getOffsetTable()
+                .forEach(
+                        (queue, offsets) -> {
+                            List<Object> row = new ArrayList<>();
+                            row.add(queue.getTopic());
+                            row.add(queue.getQueueId());
+                            row.add(offsets.getBrokerOffset());
+                            row.add(offsets.getConsumerOffset());
+                            rows.add(row);
+                        });
+        return rows;
     }
 
     /** What the administrator's client makes of the broker's answer: messages with that very key. */
