@@ -25,6 +25,7 @@ def test_the_public_names_are_these():
         "AUDIT_RULES",
         "AuditRule",
         "COMMITLOG_SCHEMA",
+        "CONSUMER_GROUP_SCHEMA",
         "CONSUME_QUEUE_SCHEMA",
         "CommitLog",
         "ConsumeQueue",

@@ -233,16 +233,15 @@ def _print_groups(console: Console, progress: ConsumerProgress, zone: Zone) -> N
     for head in ("Queue", "Committed", "Least", "End", "Lag"):
         table.add_column(head, right=True)
     table.add_column("State")
-    before: tuple[str, str] | None = None
     for row in progress.rows:
         numbers = (row.committed_offset, row.min_offset, row.max_offset, row.lag)
         table.add_row(
-            *((row.group, row.topic) if (row.group, row.topic) != before else ("", "")),
+            row.group,
+            row.topic,
             str(row.queue_id),
             *("-" if number is None else str(number) for number in numbers),
             row.state,
         )
-        before = row.group, row.topic
     print_table(console, table)
     totals = Table()
     for head in ("Group", "Topic"):

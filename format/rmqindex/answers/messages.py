@@ -12,10 +12,7 @@ from rmqindex.answers.answer import NOT_FOUND, Answer, Nothing
 from rmqindex.answers.terminal import Table, broken, print_table, print_text
 from rmqindex.answers.text import cell_width, complain, counted, one_line, visible
 from rmqindex.commitlog.bodies import BadBodies, bad_body, unpack_bodies
-from rmqindex.consumequeue import MessagePlace
 from rmqindex.errors import RmqIndexError
-from rmqindex.explanation.consumption import consumption_of
-from rmqindex.explanation.result import EXPLAIN_REASONS, TOPIC_CODES
 from rmqindex.record.bodies import MAX_TOTAL_SIZE, inner_messages, is_inner_batch
 from rmqindex.record.text import as_text
 from rmqindex.store.store import root_of
@@ -147,6 +144,9 @@ def _inner(
 
 def add_consumption(log: CommitLog, rows: Sequence[Row]) -> None:
     """Add to messages where they stand in their ConsumeQueues, and who has passed them."""
+    from rmqindex.consumequeue import MessagePlace  # noqa: PLC0415  (it reads logs)
+    from rmqindex.explanation import consumption_of  # noqa: PLC0415
+
     found = [row for row in rows if is_readable(row)]
     names = MessagePlace._fields
     places = [MessagePlace(*(row[name] for name in names)) for row in found]
@@ -222,6 +222,8 @@ def _group_text(group: str, committed_offset: int | None) -> str:
 
 def _print_consumption(console: Console, consumption: Consumption) -> None:
     """Print where a message stands in its queue, and by whom it was passed."""
+    from rmqindex.explanation.result import EXPLAIN_REASONS, TOPIC_CODES  # noqa: PLC0415
+
     fields = _consumption_fields(consumption)
     state = fields.pop("queue_state")
     _print_field(console, "queue_state", f"{state}: {EXPLAIN_REASONS[state]}", "bold")
