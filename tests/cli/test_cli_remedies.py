@@ -358,7 +358,7 @@ EXPLAINED = {
     ("search_all", "explain --search-log all"): Asked(None, "TopicTest", "nobody"),
     ("lookup", "lookup"): Asked(None, "TopicTest", "uniq_key"),
     ("cat", "cat"): Asked(None, "TopicTest", "msg_id"),
-    ("rebuild_queues", "rebuild-queues --replace"): Asked("queues lost", "TopicTest", "order-49"),
+    ("of_store", "rebuild-queues --replace"): Asked("queues lost", "TopicTest", "order-49"),
 }
 
 

@@ -14,5 +14,5 @@ def advised():
     from rmqindex.explanation.commands import Commands
 
     functions = {name for name, each in vars(Commands).items() if isfunction(each)}
-    of_audits = {"of_store", "of_file", "shown"}
+    of_audits = {"of_file", "shown"}
     return {name for name in functions - of_audits if not name.startswith("_")}

@@ -222,12 +222,13 @@ def _group_text(group: str, committed_offset: int | None) -> str:
 
 def _print_consumption(console: Console, consumption: Consumption) -> None:
     """Print where a message stands in its queue, and by whom it was passed."""
-    from rmqindex.explanation.result import EXPLAIN_REASONS, TOPIC_CODES  # noqa: PLC0415
+    from rmqindex.explanation.index_search import SYSTEM_TOPICS  # noqa: PLC0415
+    from rmqindex.explanation.result import EXPLAIN_REASONS  # noqa: PLC0415
 
     fields = _consumption_fields(consumption)
     state = fields.pop("queue_state")
     _print_field(console, "queue_state", f"{state}: {EXPLAIN_REASONS[state]}", "bold")
-    code = TOPIC_CODES.get(consumption.places[0].topic)
+    code = SYSTEM_TOPICS.get(consumption.places[0].topic)
     if code is not None:
         _print_field(console, code, EXPLAIN_REASONS[code], "bold")
     elif consumption.fault is not None:
