@@ -435,9 +435,8 @@ class MessageStore:
             topic: Only this topic.
 
         Returns:
-            What :func:`rmqindex.consumequeue.consumer_progress` says, with the columns of
-            ``CONSUMER_GROUP_SCHEMA``. The metadata has ``offsets_path``, ``offsets_timestamp``
-            (when the offsets were written, epoch milliseconds) and ``notes``, a JSON list.
+            The columns of ``CONSUMER_GROUP_SCHEMA``. The metadata has ``offsets_path``,
+            ``offsets_timestamp`` (when it was written, epoch milliseconds) and ``notes`` (JSON).
 
         Raises:
             RmqIndexError: There are no committed offsets that can be read.
