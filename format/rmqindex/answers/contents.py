@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING
 
-from rmqindex.answers.answer import NOT_FOUND, Answer
+from rmqindex.answers.answer import NOT_FOUND, Answer, Nothing
 from rmqindex.answers.terminal import Table, print_table, print_text, shortened
 from rmqindex.answers.text import cell_width, counted, one_line, size_text
 from rmqindex.consumequeue.progress import GROUP_STATES, GroupProgress
@@ -219,7 +219,7 @@ def groups_answer(path: str, progress: ConsumerProgress, zone: Zone) -> Answer:
             "totals": [dict(zip(names, total, strict=True)) for total in progress.totals()],
             "notes": list(progress.notes),
         },
-        nothing=None if rows else (path, f"no consumer group in {progress.offsets_path}"),
+        nothing=None if rows else (path, Nothing(f"no consumer group in {progress.offsets_path}")),
         notes=progress.notes,
         exit_code=0 if rows else NOT_FOUND,
     )
