@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 unexport SPARK_HOME SPARK_CONF_DIR SPARK_DIST_CLASSPATH PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON
 unexport PYSPARK_SUBMIT_ARGS HADOOP_CONF_DIR HADOOP_HOME
 
-.PHONY: help demo test test-system lint format docs vectors bench differential random-sql broker fuzz faults simulate cluster versions audit wheel release-check clean
+.PHONY: help demo test test-system lint format docs browse vectors bench differential random-sql broker fuzz faults simulate cluster versions audit wheel release-check clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -57,6 +57,11 @@ docs: $(VENV)/.docs
 	$(BIN)/python -m sphinx -n -W --keep-going -q -b html -d $(SITE)/doctrees docs $(SITE)/html
 	$(BIN)/python -m sphinx -n -W --keep-going -q -b singlehtml -c docs/print -d $(SITE)/doctrees-print docs/spec $(SITE)/html/print
 	@echo $(SITE)/html/index.html $(SITE)/html/print/index.html
+
+## make browse   ask the site what an operator would type, in a real browser, and look at its pages
+##               (Chromium and its driver on the PATH)
+browse: $(VENV)/.browse docs
+	$(BIN)/python -m tests.system.site_in_browser $(SITE)/html $(BROWSE)
 
 ## make vectors  write the vectors anew, and build their archive and the conformance kit
 VECTORS ?= build/vectors
@@ -153,6 +158,11 @@ $(VENV)/.dev: pyproject.toml $(VENV)/.spark
 $(VENV)/.docs: pyproject.toml $(VENV)/.dev
 	@echo "Installing the documentation tools into $(VENV)"
 	@$(PIP) install --group docs
+	@touch $@
+
+$(VENV)/.browse: pyproject.toml $(VENV)/.docs
+	@echo "Installing what drives a browser into $(VENV)"
+	@$(PIP) install --group browse
 	@touch $@
 
 $(VENV)/.fuzz: pyproject.toml $(VENV)/.dev
