@@ -1,6 +1,6 @@
 // What the site's search shows first: pages for users, before the specification, the API and the
 // pages on how the product is made, which name the same words more often.
-const LATER = /^(spec|api|built)\//;
+const LATER = /^(spec\/|project\/|changelog|reference\/(rmqindex|pyspark_rmqindex)$)/;
 
 var Scorer = {
   score: ([page, , , , score]) => (LATER.test(page) ? score / 100 : score),

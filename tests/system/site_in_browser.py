@@ -31,11 +31,35 @@ if TYPE_CHECKING:
 
 #: What is typed, and the pages of which one has to be among the first three that are found.
 PHRASES = {
-    "consumed": ["guides/messages"],
+    "message not found": ["use/message-not-found"],
+    "dashboard": ["use/message-not-found"],
+    "consumed": ["use/consumed", "use/consume-queues"],
+    "lag": ["use/consumed", "use/consume-queues"],
+    "hot key": ["use/disk-full", "use/hot-keys"],
+    "disk full": ["use/disk-full"],
+    "broker killed": ["use/broker-killed"],
+    "kill -9": ["use/broker-killed"],
+    "lost index": ["use/index-lost"],
+    "corrupt": ["use/index-lost", "reference/errors"],
+    "rebuild": ["use/index-lost", "use/write", "reference/command-line"],
+    "compare": ["reference/command-line"],
+    "yesterday": ["use/yesterdays-messages"],
+    "audit": ["reference/audit", "use/yesterdays-messages"],
+    "live broker": ["use/live-store"],
+    "follow": ["use/stream", "use/live-store"],
+    "docker": ["use/start-command-line"],
+    "s3": ["use/remote-storage"],
+    "airflow": ["use/hourly-job"],
+    "delta": ["use/hourly-job"],
+    "iceberg": ["use/hourly-job"],
+    "parquet": ["use/yesterdays-messages", "use/hourly-job"],
+    "duckdb": ["use/polars-duckdb"],
+    "exit code": ["reference/command-line"],
+    "time zone": ["reference/options", "reference/command-line"],
 }
 PHONE, DESKTOP = 420, 1280
 #: Pages that have tables, figures, code and tabs.
-LOOKED_AT = ("index.html", "command-line.html", "benchmarks.html", "spec/index.html")
+LOOKED_AT = ("index.html", "reference/command-line.html", "project/benchmarks.html", "spec/index.html")
 
 
 @contextmanager
