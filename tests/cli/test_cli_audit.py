@@ -1,6 +1,7 @@
 """``rmqindex verify`` and ``rmqindex plot``."""
 
 import json
+import re
 import shutil
 import sys
 
@@ -65,6 +66,44 @@ class TestVerify:
         _, out, _ = run("verify", path, "--json", "--limit", 2)
         rules = [finding["rule"] for finding in json.loads(out)["findings"]]
         assert rules.count("slot_newest") == 3
+
+    def test_a_damaged_page_is_short_and_ends_with_the_one_thing_to_do(self, run, store):
+        """Findings of a rule and rules with one remedy stand together; JSON has each."""
+        path = sorted((store / "index").iterdir())[1]
+        with path.open("r+b") as file:
+            file.seek(1200)
+            file.write(bytes(800))
+        code, out, _ = run("verify", store)
+        document = json.loads(run("verify", store, "--json")[1])
+        rebuild = f"Stop the broker and run `rmqindex rebuild {store} --replace`."
+        assert code == 1
+        assert document["counts"]["error"] > 100
+        assert len(out.splitlines()) < 80
+        assert out.count(f"To do: {rebuild}\n") == 2
+        assert "   36 more, the last at byte 1968\n" in out
+        assert out.splitlines()[-1] == document["to_do"]
+        assert document["to_do"] == f"1 of 5 IndexFiles has errors. To do: {rebuild}"
+        limited = run("verify", store, "--limit", 5)[1]
+        assert re.search(r"entry_unwritten +at most 5 shown +39 findings", limited)
+        csv_lines = run("verify", store, "--csv")[1].splitlines()
+        assert len(csv_lines) - 1 == len(document["findings"])
+
+    def test_two_things_to_do_are_done_one_after_the_other(self, run, store):
+        """The index first, whose remedy is named; the next audit names the other."""
+        break_a_slot(store)
+        queue = min((store / "consumequeue" / "TopicTest" / "0").iterdir())
+        queue.write_bytes(bytes(20) + queue.read_bytes()[20:])
+        last = run("verify", store)[1].splitlines()[-1]
+        assert last.endswith(f" Then `rmqindex verify {store}` tells what is left.")
+        assert re.match(r"\d+ errors\. To do: ", last)
+
+    def test_what_does_not_fail_has_nothing_to_do(self, run, store):
+        """A warning has, where the audit is told to fail on it."""
+        (store / "checkpoint").unlink()
+        assert run("verify", store)[1].endswith("remarks\n")
+        assert json.loads(run("verify", store, "--json")[1])["to_do"] is None
+        strict = run("verify", store, "--fail-on", "warning")[1].splitlines()[-1]
+        assert strict.startswith("1 warning. To do: ")
 
     @pytest.mark.parametrize(
         ("name", "severity", "expected"),

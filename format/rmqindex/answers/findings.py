@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from itertools import groupby
 from typing import TYPE_CHECKING
 
-from rmqindex.answers.answer import Answer
+from rmqindex.answers.answer import NOT_FOUND, Answer
 from rmqindex.answers.terminal import Table, fits, print_table, print_text, printable
 from rmqindex.answers.text import counted, visible, wrapped
+from rmqindex.audit.findings import CUT
 from rmqindex.audit.rules import AUDIT_RULES, FINDING_SCHEMA, SEVERITIES
+from rmqindex.errors import command_line
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from rmqindex.answers.answer import Row, Zone
     from rmqindex.answers.terminal import Console
@@ -23,6 +27,9 @@ FINDING_COLUMNS = (*FINDING_SCHEMA.names,)
 _COLOURS = {"error": "red", "warning": "yellow", "info": "dim"}
 _NOUNS = {"error": "error", "warning": "warning", "info": "remark"}
 _INDENT = 12
+# The findings of one rule in a file that a person sees; one damaged page has dozens alike.
+_SHOWN = 3
+_QUOTED = re.compile(r"`[^`]+`")
 
 
 def findings_answer(
@@ -32,9 +39,15 @@ def findings_answer(
     has_log: bool,
     since: int | None,
     zone: Zone,
-    exit_code: int,
+    failing: Collection[str],
+    index_files: Collection[str],
 ) -> Answer:
-    """Return the findings of an audit, of what was stored since some epoch milliseconds."""
+    """Return the findings of an audit, of what was stored since some epoch milliseconds.
+
+    Those of a severity in ``failing`` make it fail; it ends with the one thing to do against them.
+    """
+    failed = [finding for finding in findings if finding["severity"] in failing]
+    to_do = _to_do(path, failed, index_files)
     counts = Counter(finding["severity"] for finding in findings)
     summary = ", ".join(counted(counts[severity], noun) for severity, noun in _NOUNS.items())
     if since is not None:
@@ -42,7 +55,7 @@ def findings_answer(
     if not has_log:
         summary += "; not compared with a CommitLog"
     return Answer(
-        text=lambda console: _print_findings(console, findings, summary),
+        text=lambda console: _print_findings(console, findings, summary, to_do),
         columns=FINDING_COLUMNS,
         rows=findings,
         document=lambda: {
@@ -50,33 +63,83 @@ def findings_answer(
             "commit_log": has_log,
             "since": since,
             "counts": {severity: counts[severity] for severity in _NOUNS},
+            "to_do": to_do,
             "findings": findings,
         },
-        exit_code=exit_code,
+        exit_code=NOT_FOUND if failed else 0,
     )
 
 
-def _print_findings(console: Console, findings: Sequence[Row], summary: str) -> None:
+def _to_do(path: str, failed: Sequence[Row], index_files: Collection[str]) -> str | None:
+    """Say how much is damaged, and the first thing to do; None if nothing failed."""
+    if not failed:
+        return None
+    worst = min((finding["severity"] for finding in failed), key=SEVERITIES.index)
+    failed = [finding for finding in failed if finding["severity"] == worst]
+    files = {finding["file"] for finding in failed}
+    subject = counted(len(failed), _NOUNS[worst])
+    if files <= set(index_files) and worst == "error":
+        verb = "has" if len(files) == 1 else "have"
+        subject = f"{len(files)} of {counted(len(index_files), 'IndexFile')} {verb} errors"
+    remedies = list(dict.fromkeys(finding["remedy"] for finding in failed))
+    command = _first_command(remedies[0])
+    alike = [each for each in remedies if command and _first_command(each) == command]
+    text = f"{subject}. To do: {min(alike, key=len, default=remedies[0])}"
+    if len(alike or remedies[:1]) < len(remedies):
+        text += f" Then `{command_line('verify', path)}` tells what is left."
+    return text
+
+
+def _first_command(remedy: str) -> str:
+    found = _QUOTED.search(remedy)
+    return "" if found is None else found[0]
+
+
+def _print_findings(
+    console: Console, findings: Sequence[Row], summary: str, to_do: str | None
+) -> None:
     """Print the findings by file, the errors first, what the rules mean, and the counts."""
     for file in dict.fromkeys(finding["file"] for finding in findings):
         print_text(console, file)
         of_file = [finding for finding in findings if finding["file"] == file]
         of_file.sort(key=lambda finding: SEVERITIES.index(finding["severity"]))
-        table = _table(of_file)
+        shown = [row for _, rows in groupby(of_file, _rule_of) for row in _few(list(rows))]
+        table = _table(shown)
         if fits(table, console):
             print_table(console, table)
         else:
-            for finding in of_file:
+            for finding in shown:
                 _print_paragraph(console, finding)
         print_text(console, "")
     meanings = {rule.name: rule.meaning for rule in AUDIT_RULES}
     # The first finding of each rule: advice that names a file names the first one.
-    firsts = reversed({finding["rule"]: finding for finding in reversed(findings)}.values())
-    for finding in sorted(firsts, key=lambda first: SEVERITIES.index(first["severity"])):
-        name = finding["rule"]
-        _print_wrapped(console, f"{name}: {meanings[name]}", "")
-        _print_wrapped(console, f"  To do: {finding['remedy']}", "    ")
+    firsts = [*reversed({finding["rule"]: finding for finding in reversed(findings)}.values())]
+    firsts.sort(key=lambda first: SEVERITIES.index(first["severity"]))
+    for remedy in dict.fromkeys(finding["remedy"] for finding in firsts):
+        for name in (finding["rule"] for finding in firsts if finding["remedy"] == remedy):
+            _print_wrapped(console, f"{name}: {meanings[name]}", "")
+        _print_wrapped(console, f"  To do: {remedy}", "    ")
     _print_wrapped(console, summary, "", "\n" if findings else "")
+    if to_do is not None:
+        _print_wrapped(console, to_do, "")
+
+
+def _rule_of(finding: Row) -> str:
+    rule: str = finding["rule"]
+    return rule
+
+
+def _few(findings: list[Row]) -> list[Row]:
+    """Return findings of one rule; of many only the first ones, and how many more there are."""
+    left = findings[_SHOWN:]
+    if len(left) < 2:  # a line for one is no shorter
+        return findings
+    if left[-1]["expected"].startswith(CUT):
+        return [*findings[:_SHOWN], left[-1]]
+    more = f"{len(left)} more"
+    if left[-1]["byte"] is not None:
+        more += f", the last at byte {left[-1]['byte']}"
+    return [*findings[:_SHOWN], {**left[0], "byte": None, "expected": more, "got": ""}]
 
 
 def _table(findings: Sequence[Row]) -> Table:
@@ -102,6 +165,8 @@ def _print_paragraph(console: Console, finding: Row) -> None:
     severity = console.styled(finding["severity"], colour)
     console.write(f"{severity} {finding['rule']}{byte}")
     for label in ("expected", "got"):
+        if not finding[label]:
+            continue
         text = f"  {label:<{_INDENT - 2}}{_line(finding[label])}"
         _print_wrapped(console, text, " " * _INDENT)
 

@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
     from rmqindex.errors import RmqIndexError
 
-__all__ = ["Findings", "place_of"]
+__all__ = ["CUT", "Findings", "place_of"]
 
+#: What the last row of a rule expects where some of its findings are left out.
+CUT = "at most "
 _RULES = {rule.name: rule for rule in AUDIT_RULES}
 
 
@@ -113,4 +115,4 @@ class Findings:
     def _cut(self) -> Iterator[tuple[str, str, int | None, str, str]]:
         for (file, rule), count in self._counts.items():
             if count > self._limit:
-                yield file, rule, None, f"at most {self._limit} shown", f"{count} findings"
+                yield file, rule, None, f"{CUT}{self._limit} shown", f"{count} findings"

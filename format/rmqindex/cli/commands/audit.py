@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from rmqindex.answers.answer import NOT_FOUND
 from rmqindex.answers.findings import findings_answer
 from rmqindex.answers.plot import IMAGE_TYPES, count_index, plot_counts
 from rmqindex.answers.terminal import progress_bar
@@ -32,9 +31,10 @@ from rmqindex.cli.options import (
     zone_option,
 )
 from rmqindex.commitlog.snapshot import commit_log_of
+from rmqindex.errors import RmqIndexError
 from rmqindex.explanation.commands import Commands
 from rmqindex.store.snapshot import IndexSnapshot
-from rmqindex.store.store import Store
+from rmqindex.store.store import Store, index_entries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,8 +55,9 @@ class Verify:
     the index agrees with the CommitLog and reaches from its first message to its last one. Of a
     store whose broker runs, what was added since the start is not judged; of one whose broker was
     killed, the first finding is which files the broker would delete when it starts. The
-    ConsumeQueues of a store are compared with the CommitLog, too. The exit code is 1 if an error is
-    found, or what --fail-on names, and 2 if nothing can be checked.
+    ConsumeQueues of a store are compared with the CommitLog, too. Of many findings alike, three of
+    a file are shown; --json and --csv have each. The last line is the one thing to do. The exit
+    code is 1 if an error is found, or what --fail-on names, and 2 if nothing can be checked.
     """
 
     path: str = paths_argument()
@@ -111,15 +112,25 @@ class Verify:
         commands = Commands.of(store, log, self.layout, self.commit_log)
         findings = typed_findings(table, commands)
         failing = SEVERITIES[: SEVERITIES.index(self.fail_on) + 1]
-        is_failed = any(finding["severity"] in failing for finding in findings)
         yield findings_answer(
             self.path,
             findings,
             has_log=log is not None,
             since=start,
             zone=self.zone,
-            exit_code=NOT_FOUND if is_failed else 0,
+            failing=failing,
+            index_files=_index_files(commands),
         )
+
+
+def _index_files(commands: Commands) -> set[str]:
+    """Return the audited IndexFiles, as findings name them."""
+    store = commands.store
+    try:
+        files = [entry.path for entry in index_entries(store.index) if not entry.is_directory]
+    except RmqIndexError:
+        return set()
+    return {commands.shown(file) for file in files if store.file in (None, file)}
 
 
 verify = command(
