@@ -11,7 +11,13 @@ from rmqindex.errors import CorruptIndexError, RmqIndexError
 from rmqindex.indexfile.committed import open_found_index, open_index_source, read_header
 from rmqindex.indexfile.decoding import MILLISECONDS, links_of, slots_of
 from rmqindex.indexfile.entries import read_message_run
-from rmqindex.indexfile.geometry import Layout, UnknownLayoutError, infer_layout, usual_layout
+from rmqindex.indexfile.geometry import (
+    AmbiguousLayoutError,
+    Layout,
+    UnknownLayoutError,
+    infer_layout,
+    usual_layout,
+)
 from rmqindex.indexfile.uncounted import looks_emptied
 from rmqindex.indexwriter.linking import LINK_BATCH
 from rmqindex.layout.index_file import (
@@ -248,6 +254,8 @@ def _read_head(
         findings.add(source.path, error.field, error.byte, error.expected, error.got)
         return None
     except RmqIndexError as error:
+        if source.remote and isinstance(error, AmbiguousLayoutError):
+            raise  # not damaged: what the file does not show is asked for, as by a lookup
         is_geometry = "maxHashSlotNum" in str(error)
         rule, expected = ("geometry", "one") if is_geometry else ("unreadable", "an IndexFile")
         findings.add(source.path, rule, None, expected, error)

@@ -101,7 +101,9 @@ class Commands:
         """Return a command about the store, or about index and log where they are apart."""
         store, log = self.store, self.log or self.named
         if name == "rebuild" and store.root.local is None:
-            return command_line(name, log or store.root, options=["--out", "DIR"])
+            kept = [each for each in options if each not in ("--replace", "--resume")]
+            words = ["--out", "DIR", *kept, *self._geometry(name, options)]
+            return command_line(name, log or store.root, options=words)
         if name == "verify" and not self.is_store:
             return self.verify()
         words = [*options, *self._geometry(name, options)]

@@ -104,7 +104,7 @@ class Rebuild:
             raise click.BadParameter("not together with --replace or --from", param_hint="--resume")
         if self.dry_run and not self.replace:
             raise click.BadParameter("only with --replace", param_hint="--dry-run")
-        _require_out(store, self.out)
+        _require_out("rebuild", store, self.out)
         interrupt = explain_interrupt([target], "--resume continues what was begun")
         with interrupt, CommitLog(store) as log, progress_bar("rebuild") as report:
             missing = missing_parts(log, store, start=start, stop=stop)
@@ -217,7 +217,7 @@ class RebuildQueues:
         """Rebuild the queues."""
         store, (start, stop) = self.store, self.offsets
         root = Path(store) if self.out is None else self.out
-        _require_out(store, self.out)
+        _require_out("rebuild-queues", store, self.out)
         queues = [root / name for name in (QUEUE_FOLDER, BATCH_FOLDER)]
         interrupt = explain_interrupt(
             queues, f"`{command_line('recover', root)}` undoes what was begun"
@@ -264,13 +264,21 @@ rebuild_queues = command(
 )
 
 
-def _require_out(store: str, out: Path | None) -> None:
+def _require_out(name: str, store: str, out: Path | None) -> None:
     """Raise unless a rebuild has a place to write to: ``--out``, or a store root."""
     if out is not None or (Path(store) / COMMITLOG_FOLDER).is_dir():
         return
     if dledger_data(Location.of(store)) is not None:
         return
     CommitLog(store).close()  # it refuses what is no log either
+    if Location.of(store).local is None:
+        again = command_line(name, store, options=["--out", "DIR"])
+        where = f"{INDEX_FOLDER}/ of the store" if name == "rebuild" else "the store"
+        raise click.BadParameter(
+            f"needed, since only a local directory can be written: `{again}`; then copy what is in "
+            f"DIR to {where}, while no broker uses it",
+            param_hint="--out",
+        )
     raise click.BadParameter(
         f"needed, since {store} is not a store root, which has {COMMITLOG_FOLDER}/",
         param_hint="--out",
