@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 unexport SPARK_HOME SPARK_CONF_DIR SPARK_DIST_CLASSPATH PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON
 unexport PYSPARK_SUBMIT_ARGS HADOOP_CONF_DIR HADOOP_HOME
 
-.PHONY: help demo test test-system lint format docs browse vectors bench differential random-sql broker fuzz faults simulate cluster versions audit wheel release-check clean
+.PHONY: help demo test test-system lint format docs browse vectors bench differential random-sql broker fuzz faults simulate cluster versions audit share wheel release-check clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -119,8 +119,15 @@ versions: | $(BIN)/python
 audit: $(VENV)/.audit
 	@.ci/audit $(BIN)/python
 
+## make share    write the manual page and the completion of shells from the help of the command
+share: $(VENV)/.dev
+	$(BIN)/rmqindex --man > share/man/man1/rmqindex.1
+	$(BIN)/rmqindex --completion bash > share/bash-completion/completions/rmqindex
+	$(BIN)/rmqindex --completion zsh > share/zsh/site-functions/_rmqindex
+	$(BIN)/rmqindex --completion fish > share/fish/vendor_completions.d/rmqindex.fish
+
 ## make wheel    build the wheel and the source distribution into dist/
-wheel: $(VENV)/.dev
+wheel: share
 	@rm -rf dist
 	$(BIN)/python -m build --quiet
 	$(BIN)/python .ci/check_dist.py dist

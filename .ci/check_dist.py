@@ -1,7 +1,8 @@
 """Check what is in the built distributions: ``python .ci/check_dist.py dist``.
 
-The wheel holds the packages, their type markers, the whole sample store and the licence, and
-nothing else; the source distribution holds what the project's own tests and documents need.
+The wheel holds the packages, their type markers, the whole sample store, the manual page, the
+completion of shells and the licence, and nothing else; the source distribution holds what the
+project's own tests and documents need.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ PACKAGES = {
     "pyspark_rmqcommitlog": "connector",
     "pyspark_rmqconsumequeue": "connector",
 }
+# What a wheel puts into the environment itself, below the folder with its version.
+DATA = ".data/data/"
 # The parts of the tree that the source distribution carries.
-SOURCE_PARTS = (".ci", ".github", "connector", "docs", "format", "spec", "tests")
+SOURCE_PARTS = (".ci", ".github", "connector", "docs", "format", "share", "spec", "tests")
 SOURCE_FILES = ("LICENSE", "Makefile", "README.md", "pyproject.toml")
 
 
@@ -34,11 +37,20 @@ def package_files(tree: Path) -> dict[str, bytes]:
     }
 
 
+def shared_files(tree: Path) -> dict[str, bytes]:
+    """Return every file that an installation puts beside its ``bin``."""
+    return {
+        path.relative_to(tree).as_posix(): path.read_bytes()
+        for path in (tree / "share").rglob("*")
+        if path.is_file()
+    }
+
+
 def wheel_problems(wheel: Path, tree: Path) -> list[str]:
     """Say how the wheel differs from the packages of the tree."""
-    expected = package_files(tree)
+    expected = package_files(tree) | shared_files(tree)
     with zipfile.ZipFile(wheel) as archive:
-        found = {name: archive.read(name) for name in archive.namelist()}
+        found = {name.partition(DATA)[2] or name: archive.read(name) for name in archive.namelist()}
     metadata = {name for name in found if name.split("/")[0].endswith(".dist-info")}
     problems = [f"missing: {name}" for name in sorted(expected.keys() - found.keys())]
     problems += [

@@ -33,6 +33,7 @@ FILES = {
     "README.md": "pip install rmqindex==4.5.6\n",
     ".ci/run": "",
     ".github/SECURITY.md": "",
+    "share/man/man1/rmqindex.1": "",
     "tests/test_it.py": "",
     "docs/changelog.md": (
         "# Changelog\n\n## Unreleased\n\n## 4.5.6 - 2023-11-14\n\n### Added\n\n- It.\n\n"
@@ -77,6 +78,10 @@ def build(tree, metadata=METADATA, without="", also=()):
     info = f"rmqindex-{VERSION}.dist-info"
     wheel = {
         **check_dist.package_files(tree),
+        **{
+            f"rmqindex-{VERSION}{check_dist.DATA}{name}": data
+            for name, data in check_dist.shared_files(tree).items()
+        },
         f"{info}/METADATA": metadata.encode(),
         f"{info}/licenses/LICENSE": b"Apache License\n",
         **dict.fromkeys(also, b""),

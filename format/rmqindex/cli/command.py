@@ -127,6 +127,16 @@ def _print_completion(ctx: click.Context, _param: click.Parameter, shell: str | 
     ctx.exit()
 
 
+def _print_manual(ctx: click.Context, _param: click.Parameter, is_asked: bool) -> None:
+    if not is_asked:
+        return
+    from rmqindex.cli.manual import manual_page  # noqa: PLC0415  (few ask for it)
+
+    summary = "inspect and repair the IndexFiles, CommitLogs and ConsumeQueues of RocketMQ"
+    click.echo(manual_page(ctx.command, {name: load(name) for name in COMMANDS}, summary), nl=False)
+    ctx.exit()
+
+
 @click.group(
     cls=_CommandGroup,
     invoke_without_command=True,
@@ -142,6 +152,14 @@ def _print_completion(ctx: click.Context, _param: click.Parameter, shell: str | 
     expose_value=False,
     callback=_print_completion,
     help="Print the script that completes commands and options in bash, zsh or fish, and exit.",
+)
+@click.option(
+    "--man",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_manual,
+    help="Print the manual page, for `man -l -`, and exit.",
 )
 @click.version_option(
     package_name="rmqindex",
