@@ -121,10 +121,10 @@ audit: $(VENV)/.audit
 
 ## make share    write the manual page and the completion of shells from the help of the command
 share: $(VENV)/.dev
-	$(BIN)/rmqindex --man > share/man/man1/rmqindex.1
-	$(BIN)/rmqindex --completion bash > share/bash-completion/completions/rmqindex
-	$(BIN)/rmqindex --completion zsh > share/zsh/site-functions/_rmqindex
-	$(BIN)/rmqindex --completion fish > share/fish/vendor_completions.d/rmqindex.fish
+	$(BIN)/rmqindex --man > docs/share/man/man1/rmqindex.1
+	$(BIN)/rmqindex --completion bash > docs/share/bash-completion/completions/rmqindex
+	$(BIN)/rmqindex --completion zsh > docs/share/zsh/site-functions/_rmqindex
+	$(BIN)/rmqindex --completion fish > docs/share/fish/vendor_completions.d/rmqindex.fish
 
 ## make wheel    build the wheel and the source distribution into dist/
 wheel: share

@@ -23,7 +23,7 @@ PACKAGES = {
 # What a wheel puts into the environment itself, below the folder with its version.
 DATA = ".data/data/"
 # The parts of the tree that the source distribution carries.
-SOURCE_PARTS = (".ci", ".github", "connector", "docs", "format", "share", "spec", "tests")
+SOURCE_PARTS = (".ci", ".github", "connector", "docs", "format", "spec", "tests")
 SOURCE_FILES = ("LICENSE", "Makefile", "README.md", "pyproject.toml")
 
 
@@ -40,8 +40,8 @@ def package_files(tree: Path) -> dict[str, bytes]:
 def shared_files(tree: Path) -> dict[str, bytes]:
     """Return every file that an installation puts beside its ``bin``."""
     return {
-        path.relative_to(tree).as_posix(): path.read_bytes()
-        for path in (tree / "share").rglob("*")
+        path.relative_to(tree / "docs").as_posix(): path.read_bytes()
+        for path in (tree / "docs" / "share").rglob("*")
         if path.is_file()
     }
 

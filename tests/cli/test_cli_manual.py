@@ -14,7 +14,7 @@ from rmqindex.cli.command import COMMANDS, load
 from rmqindex.cli.invocation import Argument
 
 ROOT = Path(__file__).resolve().parents[2]
-SHARE = ROOT / "share"
+SHARE = ROOT / "docs" / "share"
 
 
 def page(run):
@@ -59,7 +59,7 @@ def test_the_page_is_sound(run):
 def test_a_wheel_brings_the_page_and_the_scripts():
     """In the folders where man and the shells look for them; each asks the command itself."""
     build = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]
-    assert build["targets"]["wheel"]["shared-data"] == {"share": "share"}
+    assert build["targets"]["wheel"]["shared-data"] == {"docs/share": "share"}
     assert (SHARE / "man" / "man1" / "rmqindex.1").read_text().startswith(".TH RMQINDEX 1\n")
     scripts = {
         "bash": SHARE / "bash-completion" / "completions" / "rmqindex",

@@ -33,7 +33,7 @@ FILES = {
     "README.md": "pip install rmqindex==4.5.6\n",
     ".ci/run": "",
     ".github/SECURITY.md": "",
-    "share/man/man1/rmqindex.1": "",
+    "docs/share/man/man1/rmqindex.1": "",
     "tests/test_it.py": "",
     "docs/changelog.md": (
         "# Changelog\n\n## Unreleased\n\n## 4.5.6 - 2023-11-14\n\n### Added\n\n- It.\n\n"

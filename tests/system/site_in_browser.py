@@ -59,7 +59,12 @@ PHRASES = {
 }
 PHONE, DESKTOP = 420, 1280
 #: Pages that have tables, figures, code and tabs.
-LOOKED_AT = ("index.html", "reference/command-line.html", "project/benchmarks.html", "spec/index.html")
+LOOKED_AT = (
+    "index.html",
+    "reference/command-line.html",
+    "project/benchmarks.html",
+    "spec/index.html",
+)
 
 
 @contextmanager
