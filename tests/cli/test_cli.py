@@ -587,7 +587,7 @@ class TestCommands:
         }
         assert {name for name in modules if not name.startswith("rmqindex.cli.commands")} == {
             f"rmqindex.cli.{name}"
-            for name in ("command", "invocation", "options", "streams", "wording")
+            for name in ("command", "invocation", "options", "streams", "times", "wording")
         }
         unused = {"pydantic", "rich", "rmqindex.audit", "rmqindex.bulk", "rmqindex.export"}
         assert not unused & loaded

@@ -28,6 +28,8 @@ ANSWERED = {
     "relayout": "store --slots 100 --entries 400 --dry-run",
     "rebuild-queues": "store --replace --dry-run",
     "recover": "store",
+    "groups": "store",
+    "diff": "store store",
 }
 
 
@@ -54,6 +56,15 @@ def unread():
     return os.fdopen(writer, "wb")
 
 
+@pytest.fixture
+def consumed(store):
+    """A store whose messages a consumer group has read."""
+    (store / "config").mkdir()
+    offsets = '{"offsetTable": {"TopicTest@readers": {0: 1}}}'
+    (store / "config" / "consumerOffset.json").write_text(offsets)
+
+
+@pytest.mark.usefixtures("consumed")
 @pytest.mark.parametrize("command", COMMANDS)
 class TestStandardOutput:
     """An answer that nobody can read is none."""
