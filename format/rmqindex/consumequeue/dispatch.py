@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LIGHT_PROPERTIES",
+    "NO_UNIT_FLAG",
     "Dispatcher",
     "OmittedTopics",
     "QueueUnits",
@@ -58,7 +59,7 @@ _SCHEMA = schema_of(
     )
 )
 # MessageSysFlag: prepared and rolled back messages have bit 2 set.
-_NO_UNIT_FLAG = 0x1 << 2
+NO_UNIT_FLAG = 0x1 << 2
 _DELAY = "DELAY"
 #: The properties that only a broker with ``enableMultiDispatch`` reads.
 LIGHT_PROPERTIES = (DISPATCH_QUEUES, DISPATCH_OFFSETS)
@@ -136,7 +137,7 @@ class Dispatcher:
         requests = _DispatchRequests(records)
         self._set_delivery_times(requests)
         requests.read_batches()
-        has_unit = (records.sys_flag & _NO_UNIT_FLAG) == 0
+        has_unit = (records.sys_flag & NO_UNIT_FLAG) == 0
         left_out = [code for code, name in enumerate(requests.names) if name in self._leave_out]
         has_unit &= ~np.isin(requests.codes, left_out)
         inner = np.flatnonzero(has_unit & ((records.sys_flag & INNER_BATCH_FLAG) != 0))

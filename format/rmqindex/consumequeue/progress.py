@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from rmqindex.commitlog.log import CommitLog
+from rmqindex.consumequeue.dispatch import NO_UNIT_FLAG
 from rmqindex.consumequeue.paths import find_queues
 from rmqindex.consumequeue.places import names_folder
 from rmqindex.consumequeue.reader import ConsumeQueue, kept_units, units_at
@@ -80,9 +81,6 @@ GROUP_STATES = {
 }
 # Those of which mqadmin shows no row, or none that means anything.
 _UNCOUNTED = frozenset({"no_queue", "topic_deleted", "not_read", "queue_unread"})
-
-# Bits of a record's sysFlag: prepared or rolled back.
-_NO_UNIT_FLAG = 0x1 << 2
 
 
 class MessagePlace(NamedTuple):
@@ -188,7 +186,7 @@ class QueueReaches:
         states = [""] * len(places)
         by_queue: dict[tuple[str, int], list[int]] = {}
         for number, place in enumerate(places):
-            if place.sys_flag & _NO_UNIT_FLAG:
+            if place.sys_flag & NO_UNIT_FLAG:
                 states[number] = "no_unit"
             else:
                 by_queue.setdefault((place.topic, place.queue_id), []).append(number)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import pyarrow.fs as pafs
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.layout.index_file import INT32_MAX, INT64_MAX
+from rmqindex.layout.index_file import INT32_MAX, INT64_MAX, INT64_MIN
 from rmqindex.layout.store import CONFIG_FOLDER
 from rmqindex.storage.disk import open_to_read
 from rmqindex.storage.filesystem import open_filesystem, unreadable
@@ -55,8 +55,6 @@ _SEPARATOR = "@"
 _ATTEMPTS = 3
 _PAUSE_SECONDS = 0.02
 _MILLISECOND = 1_000_000  # nanoseconds
-# Java's longs begin there.
-_INT64_MIN = -INT64_MAX - 1
 # A text, or an integer that names a value and that fastjson writes without quotes.
 _KEYS = re.compile(r'"(?:[^"\\]|\\.)*"|(?P<before>[{,]\s*)(?P<key>-?[0-9]+)(?=\s*:)', re.DOTALL)
 _MOST_NAMED = 3
@@ -280,7 +278,7 @@ def _consumers(document: Any) -> tuple[dict[tuple[str, str], Offsets], list[str]
     light = document.get(_LIGHT_TABLE) if isinstance(document, dict) else None
     named = {name: _offsets(name, each) for name, each in _field(document, _TABLE).items()}
     for name, offset in _field(document, _LIGHT_TABLE).items() if light else ():
-        named[name] = {0: _integer(name, offset, _INT64_MIN, INT64_MAX)}
+        named[name] = {0: _integer(name, offset, INT64_MIN, INT64_MAX)}
     for name, queues in named.items():
         pair = _topic_and_group(name)
         if pair is None:
@@ -316,7 +314,7 @@ def _offsets(name: str, value: Any) -> Offsets:  # noqa: ANN401  (JSON)
         raise ValueError(f"{shorten(name)}: {shorten(value)}, not offsets by queue")  # noqa: TRY004
     return {
         _integer(name, int(queue) if _is_number(queue) else queue, -INT32_MAX - 1, INT32_MAX):
-        _integer(name, offset, _INT64_MIN, INT64_MAX)
+        _integer(name, offset, INT64_MIN, INT64_MAX)
         for queue, offset in value.items()
     }  # fmt: skip
 
