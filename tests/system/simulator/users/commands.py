@@ -169,11 +169,19 @@ def _lookup_csv(place: Place, question: dict[str, Any]) -> list[str]:
 
 
 def _hits_csv(outcome: Outcome, _: dict[str, Any]) -> list[tuple[Any, ...]]:
-    return [
+    rows = list(csv.DictReader(io.StringIO(outcome.stdout, newline="")))
+    misses = [row for row in rows if row["state"] == "no_entry"]
+    hits = [
         (row["topic"], row["key"], row["name"], int(row["position"]), int(row["phy_offset"]),
          int(row["store_timestamp"]), row["state"])
-        for row in csv.DictReader(io.StringIO(outcome.stdout, newline=""))
+        for row in rows
+        if row not in misses
     ]  # fmt: skip
+    found = {hit[:2] for hit in hits}
+    for row in misses:
+        if (row["topic"], row["key"]) in found or any([*row.values()][2:-1]):
+            raise ValueError(f"expected no entry of a key that has a row without one, got {row}")
+    return hits
 
 
 def _lookup_input(place: Place, question: dict[str, Any]) -> list[str]:
