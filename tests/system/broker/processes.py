@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -60,6 +61,11 @@ _BROKER_SETTINGS: dict[str, object] = {
     "enableMultiDispatch": "true",
     "diskMaxUsedSpaceRatio": 95,
 }
+
+
+_PORTS_OF_CONNECTIONS = Path("/proc/sys/net/ipv4/ip_local_port_range")
+# Where brokers and name servers listen.
+_ANY_HOST = "0.0.0.0"
 
 
 class Cluster:
@@ -247,13 +253,18 @@ class Client:
 
 
 def free_port() -> int:
-    """Return a port that is free, and so is the one two below, which a broker takes, too."""
+    """Return a port that is free, and so is the one two below, which a broker takes, too.
+
+    It is none of those that the system gives to connections, of which any may take it before the
+    broker does, or between two of its lives.
+    """
+    lowest = int(_PORTS_OF_CONNECTIONS.read_text().split()[0])
     while True:
+        port = secrets.choice(range(lowest // 2, lowest))
         with socket.socket() as first, socket.socket() as second:
-            first.bind((_HOST, 0))
-            port: int = first.getsockname()[1]
             try:
-                second.bind((_HOST, port - 2))
+                for each, number in ((first, port), (second, port - 2)):
+                    each.bind((_ANY_HOST, number))
             except OSError:
                 continue
             return port
