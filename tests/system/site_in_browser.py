@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 PHRASES = {
     "message not found": ["use/message-not-found"],
     "dashboard": ["use/message-not-found"],
-    "consumed": ["use/consumed", "use/consume-queues"],
-    "lag": ["use/consumed", "use/consume-queues"],
-    "hot key": ["use/disk-full", "use/hot-keys"],
+    "consumed": ["use/consume-queues"],
+    "lag": ["use/consume-queues"],
+    "hot key": ["use/hot-keys"],
     "disk full": ["use/disk-full"],
     "broker killed": ["use/broker-killed"],
     "kill -9": ["use/broker-killed"],
