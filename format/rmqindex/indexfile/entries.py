@@ -17,7 +17,7 @@ from rmqindex.indexfile.decoding import (
     slots_of,
     written,
 )
-from rmqindex.indexfile.single_chain import walk_one
+from rmqindex.indexfile.single_chain import FEW_HASHES, walk_one
 from rmqindex.keys.hash_set import HashSet
 from rmqindex.layout.index_file import FIRST_POSITION
 
@@ -39,8 +39,6 @@ Mode = Literal["FAILFAST", "DROPMALFORMED"]
 _BATCH_ENTRIES = 65_536
 # Hashes that walk their chains together: their entries of one step stay in the processor's cache.
 _BATCH_HASHES = 65_536
-# As many hashes walk faster one by one than by the calls of NumPy and Arrow.
-_FEW_HASHES = 8
 # After this many steps, hashes are deduplicated before they walk on.
 _COMMON_STEPS = 64
 # More hashes than this in crowded slots are found faster by one scan than by their chains.
@@ -115,7 +113,7 @@ class EntryReader:
             distinct, places = np.unique(hashes, return_inverse=True)
             hits = _repeat(np.arange(len(hashes)), places, self._scan_for(distinct, limit))
             return self._answer([hits], layout)
-        if len(hashes) <= _FEW_HASHES and self._lacks(hashes.tolist(), limit, layout):
+        if len(hashes) <= FEW_HASHES and self._lacks(hashes.tolist(), limit, layout):
             self._source.ensure_uncut()
             return _NO_ENTRIES
         parts, unfinished = self._walk(hashes, limit, layout)
@@ -179,7 +177,7 @@ class EntryReader:
         """
         source, begin = self._source, self._header.begin_timestamp
         return not source.remote and all(
-            walk_one(source, layout, begin, key_hash, limit) == [] for key_hash in hashes
+            walk_one(source.read, layout, begin, key_hash, limit) == [] for key_hash in hashes
         )
 
     def _walk(

@@ -11,6 +11,7 @@ from rmqindex.layout.index_file import (
     BEGIN_TIMESTAMP_OFFSET,
     ENTRY_SIZE,
     FIRST_POSITION,
+    HEADER_SIZE,
 )
 
 if TYPE_CHECKING:
@@ -21,7 +22,14 @@ if TYPE_CHECKING:
 from rmqindex.storage.identity import FileIdentity  # noqa: TC001  (read by from_json)
 from rmqindex.storage.opening import ends_of
 
-__all__ = ["FINAL_FIELDS", "SAMPLED_ENTRY_BYTES", "Fingerprint", "checksum_of", "entries_checksum"]
+__all__ = [
+    "FINAL_FIELDS",
+    "SAMPLED_ENTRY_BYTES",
+    "Fingerprint",
+    "checksum_below",
+    "checksum_of",
+    "entries_checksum",
+]
 
 
 # Entries compared at either end: a page of each.
@@ -94,8 +102,19 @@ def checksum_of(read: Callable[[int, int], bytes | memoryview], start: int, stop
 
 def entries_checksum(source: IndexSource, layout: Layout, stop: int) -> int:
     """Return the CRC-32 of the bytes that no append changes, as in :class:`Fingerprint`."""
-    header = source.header()
+    return checksum_below(source.read, layout, stop, source.header())
+
+
+def checksum_below(
+    read: Callable[[int, int], bytes | memoryview],
+    layout: Layout,
+    stop: int,
+    header: bytes | memoryview | None = None,
+) -> int:
+    """As :func:`entries_checksum`; the header is read unless it is given."""
+    if header is None:
+        header = read(0, HEADER_SIZE)
     begin = b"".join(bytes(header[low:high]) for low, high in FINAL_FIELDS)
     first = layout.entry_offset(FIRST_POSITION)
-    entries = checksum_of(source.read, first, max(first, layout.entry_offset(stop)))
+    entries = checksum_of(read, first, max(first, layout.entry_offset(stop)))
     return zlib.crc32(begin, entries)

@@ -7,17 +7,25 @@ This module answers the sound and simple cases, which are nearly all, and leaves
 
 from __future__ import annotations
 
+import os
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from rmqindex.indexfile.decoding import MILLISECONDS
+from rmqindex.indexfile.fingerprint import checksum_below
 from rmqindex.layout.index_file import ENTRY_SIZE, FIRST_POSITION, INT64_MAX, INVALID_INDEX
+from rmqindex.storage.local import advise_file
 
 if TYPE_CHECKING:
-    from rmqindex.indexfile.geometry import Layout
-    from rmqindex.storage.source import IndexSource
+    from collections.abc import Callable, Iterable
 
-__all__ = ["PointEntry", "walk_one"]
+    from rmqindex.indexfile.fingerprint import Fingerprint
+    from rmqindex.indexfile.geometry import Layout
+
+__all__ = ["FEW_HASHES", "PointEntry", "walk_full_file", "walk_one"]
+
+#: As many hashes walk faster one by one than by the calls of NumPy and Arrow.
+FEW_HASHES = 8
 
 _SLOT = struct.Struct(">i")
 _ENTRY = struct.Struct(">iqii")
@@ -38,10 +46,14 @@ class PointEntry(NamedTuple):
 
 
 def walk_one(
-    source: IndexSource, layout: Layout, begin: int, key_hash: int, limit: int
+    read: Callable[[int, int], bytes | memoryview],
+    layout: Layout,
+    begin: int,
+    key_hash: int,
+    limit: int,
 ) -> list[PointEntry] | None:
     """Return the entries of a hash, newest first; None for a long, broken or growing chain."""
-    read, slot_num, entries = source.read, layout.hash_slot_num, layout.entry_offset(0)
+    slot_num, entries = layout.hash_slot_num, layout.entry_offset(0)
     slot = key_hash % slot_num
     (position,) = _SLOT.unpack(read(layout.slot_offset(slot), _SLOT.size))
     if not INVALID_INDEX <= position < limit:
@@ -66,3 +78,41 @@ def walk_one(
             found.append(PointEntry(hash_, phy_offset, stored, time_diff, slot, position, previous))
         position = previous if previous != position else INVALID_INDEX
     return None
+
+
+def walk_full_file(
+    path: str, layout: Layout, begin: int, hashes: Iterable[int], known: Fingerprint
+) -> list[PointEntry] | None:
+    """Return the entries of hashes in a local file that was full when its fingerprint was taken.
+
+    No append changes a full file, so that neither a journal nor its count is asked for.
+
+    Returns:
+        The entries, each hash's newest first; None where the file is gone or changed, or a chain is
+        not simple: opening the file tells.
+    """
+    try:
+        # A pipe that has taken the name is not waited for.
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return None
+
+    def read(offset: int, length: int) -> bytes:
+        return os.pread(file, length, offset)
+
+    try:
+        if not known.identity.is_of(os.fstat(file)):
+            return None
+        advise_file(file, "POSIX_FADV_RANDOM")
+        found: list[PointEntry] = []
+        for key_hash in hashes:
+            entries = walk_one(read, layout, begin, key_hash, known.stop)
+            if entries is None:
+                return None
+            found += entries
+        is_same = checksum_below(read, layout, known.stop) == known.checksum
+        return found if is_same and known.identity.is_of(os.fstat(file)) else None
+    except (OSError, struct.error):  # it was cut
+        return None
+    finally:
+        os.close(file)

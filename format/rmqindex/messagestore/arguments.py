@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from rmqindex.arguments import is_int
+from rmqindex.commitlog.selection import Selection
 from rmqindex.keys.utf8 import check_text
 from rmqindex.times import (
     microseconds_of,
@@ -21,7 +22,7 @@ from rmqindex.times import (
 if TYPE_CHECKING:
     from datetime import tzinfo
 
-__all__ = ["Time", "key_array", "queues_of", "since_millis", "texts_of", "time_range"]
+__all__ = ["Time", "key_array", "selection_of", "since_millis", "texts_of", "time_range"]
 
 #: A point in time: epoch milliseconds, a text as the command line takes it, a datetime, or how long
 #: ago it is.
@@ -89,7 +90,20 @@ def texts_of(name: str, values: str | Iterable[str] | None) -> tuple[str, ...]:
     return texts
 
 
-def queues_of(queue_id: int | Iterable[int] | None) -> tuple[int, ...]:
+def selection_of(
+    topic: str | Iterable[str] | None,
+    queue_id: int | Iterable[int] | None,
+    tags: str | Iterable[str] | None,
+    times: tuple[int | None, int | None],
+    start: int | None,
+    stop: int | None,
+) -> Selection:
+    """Return which messages are asked for."""
+    topics, queue_ids = texts_of("topic", topic), _queues_of(queue_id)
+    return Selection(topics, queue_ids, texts_of("tags", tags), *times, start, stop)
+
+
+def _queues_of(queue_id: int | Iterable[int] | None) -> tuple[int, ...]:
     """Return one number of a queue, or several, as a tuple; nothing for None."""
     if queue_id is None:
         return ()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -35,11 +36,18 @@ from rmqindex.messagestore.answers import (
     usage_table,
     with_messages,
 )
-from rmqindex.messagestore.arguments import key_array, queues_of, since_millis, texts_of, time_range
+from rmqindex.messagestore.arguments import (
+    key_array,
+    selection_of,
+    since_millis,
+    texts_of,
+    time_range,
+)
 from rmqindex.notebooks import html_table
 from rmqindex.query.key_usage import KEY_GROUPS, listed_index
 from rmqindex.query.many_keys import lookup_keys
 from rmqindex.storage.filesystem import status_of
+from rmqindex.storage.identity import FileChangedError
 from rmqindex.storage.location import Location
 from rmqindex.store.snapshot import IndexSnapshot
 from rmqindex.store.store import Store
@@ -65,9 +73,9 @@ __all__ = ["MessageStore"]
 class MessageStore:
     """A broker's store: its index and its CommitLog, read as one; answers are Arrow's.
 
-    Tables and readers have real timestamps, so that Polars, DuckDB and pandas take them as they
-    are.
-    Nothing stays open between two calls, and each call sees the store as it is then.
+    Tables and readers have real timestamps, as Polars, DuckDB and pandas take them.
+    Nothing stays open between two calls, and each call sees the store as it is then; of IndexFiles
+    that are full and unchanged, a lookup keeps the headers.
     Times are given as epoch milliseconds, as ``datetime``, as text such as ``2024-01-31 12:30``,
     ``yesterday`` or ``-2h``, or as a ``timedelta`` for how long ago. Both bounds are inclusive: a
     day as the end stands for all of it.
@@ -110,12 +118,11 @@ class MessageStore:
         if status_of(self._path).kind == pafs.FileType.NotFound:
             raise RmqIndexError(f"{self._path}: no such file or directory")
         self._commit_log = commit_log
+        self._seen = IndexSnapshot()
         self._layout = layout
         self._mode: Mode = mode
-        if time_zone is None:
-            self._zone_name, self._zone = system_zone()
-        else:
-            self._zone_name, self._zone = str(time_zone), zone_of(time_zone)
+        named = system_zone() if time_zone is None else (str(time_zone), zone_of(time_zone))
+        self._zone_name, self._zone = named
 
     @property
     def path(self) -> Path | str:
@@ -171,8 +178,16 @@ class MessageStore:
         with self._opened_log(store) as log:
             if message and log is None:
                 raise ValueError(f"message: needs a CommitLog, and {self.path} has none")
-            files = IndexSnapshot.of(store, self._layout, self._mode)
-            found = lookup_keys(files, log, topic, wanted, begin=first, end=last, max_num=max_num)
+            look_up = partial(lookup_keys, log=log, begin=first, end=last, max_num=max_num)
+            files = IndexSnapshot.of(store, self._layout, self._mode, self._seen)
+            try:
+                found = look_up(files, topic=topic, keys=wanted)
+            except FileChangedError:
+                if not self._seen:
+                    raise
+                files = self._files()  # a file was rewritten, and its times did not show it
+                found = look_up(files, topic=topic, keys=wanted)
+            self._seen = files
             found = with_messages(found, log, self._mode) if log and message else found
             lacks = [part.text() for part in uncovered(store, files, log)]
             lacks += untagged_keys(topic, wanted, files, self._layout, log)
@@ -214,22 +229,13 @@ class MessageStore:
             RmqIndexError: There is no CommitLog; while reading: damage, unless the mode is
                 ``DROPMALFORMED``, which leaves it out and makes bodies null that do not unpack.
         """
-        first, last = time_range(begin, end, self._zone)
-        selection = Selection(
-            texts_of("topic", topic),
-            queues_of(queue_id),
-            texts_of("tags", tags),
-            first,
-            last,
-            start,
-            stop,
-        )
+        times = time_range(begin, end, self._zone)
+        selection = selection_of(topic, queue_id, tags, times, start, stop)
         bodies = unpacking(columns, self._mode)
         schema = as_table(bodies.schema.empty_table()).schema
         with self._needed_log() as log:  # what is missing is told now, not at the first row
-            schema = schema.with_metadata(
-                incomplete_log(missing_beside(self._path, log, self._commit_log))
-            )
+            missing = missing_beside(self._path, log, self._commit_log)
+            schema = schema.with_metadata(incomplete_log(missing))
 
         def read() -> Iterator[pa.RecordBatch]:
             with self._needed_log() as log:
@@ -288,7 +294,7 @@ class MessageStore:
         end: Time | None = None,
         search_log: Search = "gaps",
     ) -> LookupExplanation:
-        """Explain why the broker and its tools do or do not find a key.
+        """Explain why the broker and its tools do or do not find a key: :func:`explain_lookup`.
 
         Args:
             topic: The topic.
@@ -296,9 +302,6 @@ class MessageStore:
             begin: The earliest store time.
             end: The latest store time.
             search_log: As :func:`explain_lookup` takes it.
-
-        Returns:
-            What :func:`explain_lookup` returns.
 
         Raises:
             RmqIndexError: A file cannot be used.
@@ -318,14 +321,14 @@ class MessageStore:
         )
 
     def verify(self, *, since: Time | None = None, max_findings: int = 100) -> pa.Table:
-        """Check the index, byte by byte, and against its CommitLog.
+        """Check the index, byte by byte, and against its CommitLog: :func:`rmqindex.verify`.
 
         Args:
             since: Check only what was stored at this time or later; also a text such as ``2h``.
             max_findings: The most findings of one rule in one file.
 
         Returns:
-            What :func:`rmqindex.verify` returns: a row for each finding.
+            A row for each finding.
 
         Raises:
             RmqIndexError: Nothing can be checked.
@@ -483,10 +486,7 @@ class MessageStore:
     def _opened_log(self, store: Store | None = None) -> Iterator[CommitLog | None]:
         """Open the CommitLog for one call; one that was given stays open."""
         log = commit_log_of(store or self._path, self._commit_log)
-        if log is None or log is self._commit_log:
-            yield log
-            return
-        with log:
+        with nullcontext() if log is None or log is self._commit_log else log:
             yield log
 
     @contextmanager

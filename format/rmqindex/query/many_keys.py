@@ -22,7 +22,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rmqindex.commitlog.log import CommitLog
+    from rmqindex.indexfile.single_chain import PointEntry
     from rmqindex.store.snapshot import SnapshotFile
+
+    #: The number of a file, and its entries.
+    _Found = tuple[int, list[PointEntry] | pa.RecordBatch]
 
 __all__ = ["LOOKUP_SCHEMA", "lookup_keys"]
 
@@ -42,6 +46,7 @@ LOOKUP_SCHEMA = pa.schema(
 # How many entries are compared with their messages at a time.
 _PORTION = 65_536
 _NO_LOG = MATCH_CODES.index(NO_LOG)
+_ENTRY_COLUMNS = ("position", "key_hash", "phy_offset", "store_timestamp")
 
 
 def lookup_keys(
@@ -79,22 +84,21 @@ def lookup_keys(
     searched = [SearchedFile.planned(planned) for planned in newest_first]
     names = pa.array([path_text(planned.entry.name) for planned in newest_first], pa.string())
     tables = []
-    waiting: list[_Candidates] = []
+    waiting: list[_Found] = []
     waiting_count = 0
     wanted = np.unique(hashes)
     enough = _PORTION if max_num is None else min(_PORTION, max_num * len(keys))
     for number, planned in enumerate(newest_first):
         if not len(wanted):
             break
-        with planned.open() as file:
-            entries = file.lookup(wanted, planned.stop)
+        entries = _entries(planned, wanted)
         if len(entries):
-            waiting.append(_Candidates.of(number, entries, by_hash, order))
-            waiting_count += len(waiting[-1].key)
+            waiting.append((number, entries))
+            waiting_count += len(entries)
         is_last = number == len(newest_first) - 1
         if not waiting or (not is_last and waiting_count < enough):
             continue
-        found = _Candidates.joined(waiting)
+        found = _Candidates.of(waiting, by_hash, order)
         waiting = []
         waiting_count = 0
         kept, states, times = _compare(verifier, log, searched, topic, keys, found)
@@ -141,31 +145,42 @@ class _Candidates(NamedTuple):
 
     @classmethod
     def of(
-        cls,
-        number: int,
-        entries: pa.RecordBatch,
-        by_hash: NDArray[np.int32],
-        order: NDArray[np.int64],
+        cls, found: Sequence[_Found], by_hash: NDArray[np.int32], order: NDArray[np.int64]
     ) -> _Candidates:
-        """Pair the entries of a file with the keys, whose hashes ``order`` sorts."""
-        found = entries.column("key_hash").to_numpy()
-        first = np.searchsorted(by_hash, found, side="left")
-        count = np.searchsorted(by_hash, found, side="right") - first
-        row = np.repeat(np.arange(len(found)), count)
+        """Pair the entries of files with the keys, whose hashes ``order`` sorts."""
+        walked = [
+            (number, each.position, each.key_hash, each.phy_offset, each.store_timestamp)
+            for number, entries in found
+            if isinstance(entries, list)
+            for each in entries
+        ]
+        parts = [np.array(walked, np.int64).reshape(-1, 5).T]
+        for number, entries in found:
+            if not isinstance(entries, list):
+                columns = (entries.column(name).to_numpy() for name in _ENTRY_COLUMNS)
+                parts.append(np.stack([np.full(len(entries), number), *columns]))
+        file, position, key_hash, phy_offset, time = np.concatenate(parts, axis=1)
+        first = np.searchsorted(by_hash, key_hash, side="left")
+        count = np.searchsorted(by_hash, key_hash, side="right") - first
+        row = np.repeat(np.arange(len(file)), count)
         within = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
         return cls(
-            np.full(len(row), number),
-            entries.column("position").to_numpy()[row],
-            found[row],
-            entries.column("phy_offset").to_numpy()[row],
-            entries.column("store_timestamp").to_numpy()[row],
+            file[row],
+            position[row].astype(np.int32),
+            key_hash[row].astype(np.int32),
+            phy_offset[row],
+            time[row],
             order[first[row] + within],
         )
 
-    @classmethod
-    def joined(cls, parts: list[_Candidates]) -> _Candidates:
-        """Concatenate the candidates of several files."""
-        return cls(*(np.concatenate(each) for each in zip(*parts, strict=True)))
+
+def _entries(planned: SnapshotFile, wanted: NDArray[np.int32]) -> list[PointEntry] | pa.RecordBatch:
+    """Return the entries that a file has of hashes."""
+    walked = planned.walk(wanted)
+    if walked is not None:
+        return walked
+    with planned.open() as file:
+        return file.lookup(wanted, planned.stop)
 
 
 def _compare(

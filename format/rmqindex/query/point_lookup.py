@@ -125,7 +125,7 @@ class PointFile:
         if self._final and not self._source.is_current():
             raise self._changed_error()
         begin = self.header.begin_timestamp
-        found = walk_one(self._source, self._layout, begin, key_hash, limit)
+        found = walk_one(self._source.read, self._layout, begin, key_hash, limit)
         for view, data in self._final:
             if view != data:
                 raise self._changed_error()

@@ -68,6 +68,17 @@ class FileIdentity:
             changed=stat.st_ctime_ns,
         )
 
+    def is_of(self, stat: os.stat_result) -> bool:
+        """Return whether a local file's status is unchanged, its times included."""
+        return (
+            self.inode == stat.st_ino
+            and self.size == stat.st_size
+            and self.modified == stat.st_mtime_ns
+            and self.changed == stat.st_ctime_ns
+            and self.device == stat.st_dev
+            and self.machine == _machine()
+        )
+
     @classmethod
     def of_object(
         cls, size: int, metadata: Mapping[str, bytes], modified: Callable[[], int]

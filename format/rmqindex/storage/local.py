@@ -32,7 +32,7 @@ from rmqindex.storage.filesystem import unreadable
 from rmqindex.storage.location import Location, PathLike
 from rmqindex.storage.source import IndexSource
 
-__all__ = ["LocalSource"]
+__all__ = ["LocalSource", "advise_file"]
 
 
 # Reads shorter than this (bytes) are scattered ones: read-ahead, which can be megabytes, would load
@@ -70,7 +70,7 @@ class LocalSource(IndexSource):
         self._map: mmap.mmap | None = None
         self._data: memoryview | None = None
         self._advice = mmap.MADV_NORMAL
-        _advise_file(self._file, "POSIX_FADV_RANDOM")
+        advise_file(self._file, "POSIX_FADV_RANDOM")
 
     def read(self, offset: int, length: int) -> bytes | memoryview:
         """Return bytes, as :meth:`ByteSource.read`."""
@@ -193,7 +193,7 @@ class LocalSource(IndexSource):
             if self._data is None:
                 assert self._file is not None  # it is neither mapped nor closed
                 self.ensure_uncut()
-                _advise_file(self._file, "POSIX_FADV_NORMAL")
+                advise_file(self._file, "POSIX_FADV_NORMAL")
                 try:
                     # An empty file cannot be mapped.
                     self._map = (
@@ -218,7 +218,7 @@ class LocalSource(IndexSource):
             self._advice = advice
 
 
-def _advise_file(file: int, advice: str) -> None:
+def advise_file(file: int, advice: str) -> None:
     """Tell the kernel how a file is read, on systems that can be told."""
     if hasattr(os, "posix_fadvise"):
         os.posix_fadvise(file, 0, 0, getattr(os, advice))

@@ -20,6 +20,7 @@ from rmqindex.errors import CorruptIndexError, RmqIndexError, command_line
 from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.indexfile.geometry import Layout, UnknownLayoutError, fits_layout, infer_layout
 from rmqindex.indexfile.reader import IndexFile
+from rmqindex.indexfile.single_chain import FEW_HASHES, walk_full_file
 from rmqindex.indexfile.uncounted import damaged_header
 from rmqindex.layout.index_file import FIRST_POSITION, HEADER_SIZE, IndexHeader
 from rmqindex.storage.filesystem import status_of
@@ -32,8 +33,12 @@ from rmqindex.transaction.journal import effective_listing
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from rmqindex.indexfile.entries import Mode
     from rmqindex.indexfile.fingerprint import Fingerprint
+    from rmqindex.indexfile.single_chain import PointEntry
     from rmqindex.storage.location import Location, PathLike
 
 
@@ -112,6 +117,34 @@ class SnapshotFile:
     def stop(self) -> int:
         """The position behind the last counted entry."""
         return self.entry_count + FIRST_POSITION
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the file is full and local, so that no append changes it."""
+        layout = self.layout
+        return (
+            self.fingerprint is not None
+            and layout is not None
+            and self.left_out is None
+            and self.header.index_count >= layout.index_num
+            and self.entry.path.local is not None
+        )
+
+    def walk(self, hashes: NDArray[np.int32]) -> list[PointEntry] | None:
+        """Return the entries of a few hashes, each one's newest first, without opening the file.
+
+        Returns:
+            The entries; None where :meth:`open` has to tell: the file may grow or was changed, it
+            is remote, its chains are not simple, or the hashes are many.
+        """
+        if len(hashes) > FEW_HASHES or self.mode != "FAILFAST" or not self.is_final:
+            return None
+        assert self.layout is not None
+        assert self.fingerprint is not None
+        begin = self.header.begin_timestamp
+        return walk_full_file(
+            self.entry.path, self.layout, begin, hashes.tolist(), self.fingerprint
+        )
 
     @contextlib.contextmanager
     def open(self) -> Iterator[IndexFile]:
@@ -203,7 +236,13 @@ class IndexSnapshot(Sequence[SnapshotFile]):
     files: tuple[SnapshotFile, ...] = ()
 
     @classmethod
-    def of(cls, path: PathLike | Store, layout: Layout | None, mode: Mode) -> IndexSnapshot:
+    def of(
+        cls,
+        path: PathLike | Store,
+        layout: Layout | None,
+        mode: Mode,
+        before: IndexSnapshot | None = None,
+    ) -> IndexSnapshot:
         """List the IndexFiles of a path and read their headers.
 
         Args:
@@ -211,6 +250,9 @@ class IndexSnapshot(Sequence[SnapshotFile]):
                 store.
             layout: The geometry of every file; None to infer it.
             mode: ``FAILFAST`` or ``DROPMALFORMED``, as :class:`rmqindex.IndexFile` takes it.
+            before: An earlier snapshot, with the same geometry and mode. What was full in it, and
+                is the same unchanged file by its listing, is not read again; reading its entries
+                compares its fingerprint.
 
         Raises:
             RmqIndexError: The path is absent, the store is of another kind, or files came and went
@@ -221,9 +263,13 @@ class IndexSnapshot(Sequence[SnapshotFile]):
             entry = FileEntry(store.file, store.file.name, status_of(store.file).size)
             return cls((SnapshotFile.of(entry, layout, mode),))
         directory = store.index
+        known = {file.entry: file for file in before or () if file.is_final}
 
         def read(entries: Sequence[FileEntry]) -> tuple[SnapshotFile, ...]:
-            return tuple(SnapshotFile.of(entry, layout, mode) for entry in entries)
+            return tuple(
+                _unchanged(known, entry) or SnapshotFile.of(entry, layout, mode)
+                for entry in entries
+            )
 
         files = read_listed(directory, lambda: list_index_files(directory, mode), read)
         if not files:
@@ -284,6 +330,14 @@ class IndexSnapshot(Sequence[SnapshotFile]):
     def __len__(self) -> int:
         """Return how many files there are."""
         return len(self.files)
+
+
+def _unchanged(known: dict[FileEntry, SnapshotFile], entry: FileEntry) -> SnapshotFile | None:
+    """Return a file of an earlier snapshot if the listing shows it with the same times."""
+    file = known.get(entry)
+    if file is None or entry.identity is None or file.entry.identity != entry.identity:
+        return None
+    return file
 
 
 def read_listed(
