@@ -291,14 +291,16 @@ class _Count:
     progress: Callable[[int, int], None] | None
     message_count: int = 0
     size: int = 0
+    entry_count: int | None = None
 
     def hottest(self, limit: int) -> Frequent:
         """Return the hashes with the highest counts, these, and how many entries there are."""
         if self.files and self.by == "key":
             return most_frequent(self._entry_hashes, limit)
         hashes, counts, _ = most_frequent(self._message_hashes, limit)
-        total = sum(map(len, self._entry_hashes()))
-        return Frequent(hashes, counts, total)
+        if self.entry_count is None:  # it is the same for every limit
+            self.entry_count = sum(map(len, self._entry_hashes()))
+        return Frequent(hashes, counts, self.entry_count)
 
     def rows(self, hashes: NDArray[np.int32], total: int) -> list[KeyUsageRow]:
         """Return the keys of some hashes."""
