@@ -44,7 +44,7 @@ from rmqindex.messagestore.arguments import (
     time_range,
 )
 from rmqindex.notebooks import html_table
-from rmqindex.query.key_usage import KEY_GROUPS, listed_index
+from rmqindex.query.key_usage import KEY_GROUPS, listed_index, store_of
 from rmqindex.query.many_keys import lookup_keys
 from rmqindex.storage.filesystem import status_of
 from rmqindex.storage.identity import FileChangedError
@@ -191,8 +191,7 @@ class MessageStore:
             found = with_messages(found, log, self._mode) if log and message else found
             lacks = [part.text() for part in uncovered(store, files, log)]
             lacks += untagged_keys(topic, wanted, files, self._layout, log)
-        told = incomplete_index(files, lacks)
-        return found.replace_schema_metadata(told) if told else found
+        return found.replace_schema_metadata(incomplete_index(files, lacks))
 
     def messages(
         self,
@@ -421,8 +420,9 @@ class MessageStore:
         groups, limit = texts_of("by", by), int_or_none("limit", limit, 1)
         first, last = time_range(begin, end, self._zone)
         if len(groups) == 1 and groups[0] in KEY_GROUPS:
-            files = listed_index(self._path, self._layout, self._mode)
-            with self._opened_log() as found:
+            store = store_of(self._path)
+            files = listed_index(store, self._layout, self._mode)
+            with self._opened_log(store) as found:
                 table = key_usage_table(files, found, groups[0], (first, last), limit, self._mode)
             return table.replace_schema_metadata(incomplete_index(files or (), ()))
         with self._needed_log() as log:

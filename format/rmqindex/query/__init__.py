@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rmqindex.query.key_usage import listed_index as listed_index
     from rmqindex.query.key_usage import log_of as log_of
     from rmqindex.query.key_usage import measure_keys as measure_keys
+    from rmqindex.query.key_usage import store_of as store_of
     from rmqindex.query.many_keys import LOOKUP_SCHEMA as LOOKUP_SCHEMA
     from rmqindex.query.many_keys import lookup_keys as lookup_keys
     from rmqindex.query.point_lookup import PointEntry as PointEntry

@@ -58,6 +58,7 @@ __all__ = [
     "listed_index",
     "log_of",
     "measure_keys",
+    "store_of",
 ]
 
 KeyGroup = Literal["key", "tag"]
@@ -185,45 +186,44 @@ def measure_keys(
     )
 
 
-def log_of(path: PathLike, commit_log: LogArgument = "auto") -> tuple[CommitLog | None, PathLike]:
+def store_of(path: PathLike) -> Store | None:
+    """Return the store of a path of a store or an index; None for others, such as that of a log."""
+    try:
+        return Store.open(path, needs_index=False)
+    except RmqIndexError:
+        return None
+
+
+def log_of(
+    path: PathLike, store: Store | None, commit_log: LogArgument = "auto"
+) -> tuple[CommitLog | None, PathLike]:
     """Return the log of a path that may be of a store, an index or a log, and where it is.
 
     Args:
         path: A store root, an index directory, an IndexFile, or what :class:`CommitLog` takes.
+        store: Its :func:`store_of`.
         commit_log: As :func:`rmqindex.verify` takes it.
 
     Raises:
         RmqIndexError: Neither an index nor a log is there.
     """
     if commit_log != "auto":
-        log = commit_log_of(path, commit_log)
-        return log, path
-    try:
-        store = Store.open(path, needs_index=False)
-    except RmqIndexError:
-        return CommitLog(path), path
-    place = store.log()
-    if place is None and not store.has_index:
+        return commit_log_of(path, commit_log), path
+    place = None if store is None else store.log()
+    if store is None or (place is None and not store.has_index):
         return CommitLog(path), path
     return (None, path) if place is None else (CommitLog(place), store.root)
 
 
-def listed_index(path: PathLike, layout: Layout | None, mode: Mode) -> IndexSnapshot | None:
-    """Return the IndexFiles of a path; None where it has no index, such as that of a log.
-
-    Args:
-        path: A store root, an index directory, an IndexFile, or a log.
-        layout: The geometry; None to infer it.
-        mode: As :class:`rmqindex.IndexFile` takes it.
+def listed_index(store: Store | None, layout: Layout | None, mode: Mode) -> IndexSnapshot | None:
+    """Return the IndexFiles of a store; None where it has no index.
 
     Raises:
         RmqIndexError: The index cannot be listed.
     """
-    try:
-        store = Store.open(path, needs_index=False)
-    except RmqIndexError:
+    if store is None or not store.has_index:
         return None
-    return IndexSnapshot.of(store, layout, mode) if store.has_index else None
+    return IndexSnapshot.of(store, layout, mode)
 
 
 class _Reading(NamedTuple):

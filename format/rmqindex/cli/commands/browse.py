@@ -45,10 +45,17 @@ from rmqindex.explanation import missing_parts
 from rmqindex.export.dump import dump_file
 from rmqindex.export.usage import GROUPS, folder_usage, measure_usage, with_entries
 from rmqindex.messagestore.following import Follower
-from rmqindex.query.key_usage import KEY_GROUPS, KEY_ROWS, listed_index, log_of, measure_keys
+from rmqindex.query.key_usage import (
+    KEY_GROUPS,
+    KEY_ROWS,
+    listed_index,
+    log_of,
+    measure_keys,
+    store_of,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from rmqindex.answers.answer import Form, Row, Zone
     from rmqindex.commitlog.selection import Selection
@@ -57,6 +64,7 @@ if TYPE_CHECKING:
     from rmqindex.indexfile.entries import Mode
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.storage.location import PathLike
+    from rmqindex.store.store import Store
 
 __all__ = ["dump", "messages", "usage"]
 
@@ -219,24 +227,30 @@ class Usage:
         key_groups = [name for name in self.by if name in KEY_GROUPS]
         if key_groups and len(set(self.by)) > 1:
             raise click.BadParameter(f"{key_groups[0]} stands alone", param_hint="--by")
-        log, path = log_of(self.store, self.commit_log)
+        store = store_of(self.store)
+        log, path = log_of(self.store, store, self.commit_log)
         with log or nullcontext(), progress_bar("read") as report:
+            missing = self._missing(log, path)
             by = self.by or (("topic",) if log else ("key",))
             if by[0] in KEY_GROUPS:
-                yield self._keys(by[0], log, path, report)
+                yield self._keys(by[0], store, log, missing, report)
             elif log is None:
                 raise RmqIndexError(
                     f"{self.store}: expected a CommitLog to count by {by[0]}, found none; "
                     "--by key counts the entries by the hashes of their keys"
                 )
             else:
-                yield self._groups(by, log, path, report)
+                yield self._groups(by, store, log, missing, report)
 
     def _keys(
-        self, by: str, log: CommitLog | None, path: PathLike, report: Callable[[int, int], None]
+        self,
+        by: str,
+        store: Store | None,
+        log: CommitLog | None,
+        missing: Sequence[MissingPart],
+        report: Callable[[int, int], None],
     ) -> Answer:
-        missing = self._missing(log, path)
-        files = listed_index(self.store, self.layout, self.mode)
+        files = listed_index(store, self.layout, self.mode)
         complain_of_lacking(files or ())
         measured = measure_keys(
             files,
@@ -253,11 +267,11 @@ class Usage:
     def _groups(
         self,
         by: tuple[str, ...],
+        store: Store | None,
         log: CommitLog,
-        path: PathLike,
+        missing: Sequence[MissingPart],
         report: Callable[[int, int], None],
     ) -> Answer:
-        missing = self._missing(log, path)
         measured = measure_usage(
             log,
             by,
@@ -268,7 +282,7 @@ class Usage:
         )
         notes = []
         try:
-            files = listed_index(self.store, self.layout, self.mode)
+            files = listed_index(store, self.layout, self.mode)
             if files is not None:
                 complain_of_lacking(files)
                 measured = with_entries(measured, files, log, by, self.selection)
