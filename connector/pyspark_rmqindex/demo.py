@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-__all__ = ["main", "run_steps"]
-
 # What the steps look up and write.
 TOPIC, KEY = "TopicTest", "order-49"
 NEW_MESSAGES = 1_000

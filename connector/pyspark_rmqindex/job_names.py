@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-__all__ = ["named_jobs"]
-
 _DESCRIPTION = "spark.job.description"
 # What a tag of Spark Connect may not contain is a comma; spaces are hard to read in it.
 _NO_TAG = re.compile(r"[^\w./-]+")

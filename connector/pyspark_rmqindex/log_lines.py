@@ -11,8 +11,6 @@ import logging
 import os
 import sys
 
-__all__ = ["Warnings", "log_warning", "write_line"]
-
 _LOGGER = logging.getLogger("pyspark_rmqindex")
 _LEVEL_VARIABLE = "RMQINDEX_LOG_LEVEL"
 # Log4j's names where Python's differ.

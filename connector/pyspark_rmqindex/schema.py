@@ -29,28 +29,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-__all__ = [
-    "ENTRY_COLUMNS",
-    "EXTRA_MESSAGE_COLUMNS",
-    "FINDING_COLUMNS",
-    "KEY_COLUMNS",
-    "MATCH_COLUMN",
-    "MESSAGE_COLUMNS",
-    "STORE_COLUMN",
-    "PrunedReader",
-    "arrow_schema",
-    "check_columns",
-    "check_not_null",
-    "check_schema",
-    "check_selected",
-    "entry_schema",
-    "finding_schema",
-    "full_schema",
-    "message_schema",
-    "queue_schema",
-    "select_columns",
-]
-
 KEY_COLUMNS: dict[str, DataType] = {"topic": StringType(), "key": StringType()}
 
 ENTRY_COLUMNS: dict[str, DataType] = {

@@ -12,15 +12,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSource
 
-__all__ = [
-    "check_pushdown_support",
-    "check_spark",
-    "later_spark_needed",
-    "plans_each_scan",
-    "refusal",
-    "source_class",
-]
-
 # The first version whose data sources in Python read and write Arrow batches.
 _LOWEST = (4, 0)
 # The first version that plans each scan of a relation by itself.

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["check_worker_python", "wrong_python"]
-
 _PACKAGE = "pyspark_rmqindex"
 _MASTERS_HERE = "local"
 # Prints the version before the import, which may fail.

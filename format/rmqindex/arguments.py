@@ -17,17 +17,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = [
-    "IntArray",
-    "ensure_flags",
-    "int_array",
-    "int_of",
-    "int_or_none",
-    "is_int",
-    "text_of",
-    "texts_of",
-]
-
 IntArray: TypeAlias = "Sequence[int] | NDArray[Any] | pa.Array | pa.ChunkedArray"
 
 _INT64 = np.iinfo(np.int64)

@@ -20,16 +20,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = [
-    "CorruptBodyError",
-    "CorruptCommitLogError",
-    "CorruptIndexError",
-    "IncompleteIndexWarning",
-    "IncompleteLogWarning",
-    "RmqIndexError",
-    "command_line",
-]
-
 _SPACE, _DELETE = 0x20, 0x7F
 
 

@@ -19,8 +19,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["lazy_exports"]
-
 _EXPORT = re.compile(rb"^    from (\S+) import \(?\s*(\w+) as \2\b", re.MULTILINE)
 
 

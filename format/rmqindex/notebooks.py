@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["html_table"]
-
 # The most rows of a table; those in the middle are left out of a longer one.
 _MOST_ROWS = 20
 

@@ -23,27 +23,6 @@ from rmqindex.layout.index_file import INT64_MAX, INT64_MIN
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = [
-    "LAST_MILLISECOND",
-    "MILLISECOND",
-    "LocalTime",
-    "TimeUnitError",
-    "check_milliseconds",
-    "format_millis",
-    "is_day",
-    "is_relative",
-    "microseconds_of",
-    "moment_now",
-    "parse_micros",
-    "parse_since",
-    "parse_time",
-    "system_zone",
-    "time_text",
-    "to_microseconds",
-    "to_milliseconds",
-    "zone_of",
-]
-
 MILLISECOND = 1000  # microseconds
 #: The last millisecond whose microseconds fit into 64 bits; the first is its negative.
 LAST_MILLISECOND = INT64_MAX // MILLISECOND

@@ -45,8 +45,6 @@ if TYPE_CHECKING:
 
     Lister = Callable[[str | os.PathLike[str]], list[FileEntry]]
 
-__all__ = ["Listing", "list_files", "list_slices", "open_slice"]
-
 
 class Listing(NamedTuple):
     """The files of a load.

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from rmqindex.store import SnapshotFile
 
-__all__ = ["FileSlice", "as_planned", "changed_error"]
-
 
 @dataclass(frozen=True, slots=True)
 class FileSlice:

@@ -34,18 +34,6 @@ if TYPE_CHECKING:
     from pyspark_rmqindex.files.slices import FileSlice
     from rmqindex.storage import Location
 
-__all__ = [
-    "StoreCheck",
-    "StoreLog",
-    "absolute_log",
-    "check_one_store",
-    "find_log",
-    "logs_of",
-    "store_of",
-    "store_of_log",
-    "with_logs",
-]
-
 
 def absolute_log(path: Location) -> Location:
     """Return the path of a log as an absolute one, for tasks in other working directories."""

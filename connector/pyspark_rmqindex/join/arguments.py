@@ -13,8 +13,6 @@ from pyspark_rmqindex.join.key_chunk import KeyColumns
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["check_arguments", "key_columns", "keys_frame"]
-
 _TIME_COLUMNS = ("begin", "end")
 _EXPECTED = "keys: expected a DataFrame of Spark or pandas, or an Arrow table"
 

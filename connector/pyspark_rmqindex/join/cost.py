@@ -17,16 +17,6 @@ if TYPE_CHECKING:
 
     from pyspark_rmqindex.files.slices import FileSlice
 
-__all__ = [
-    "STRATEGIES",
-    "Strategy",
-    "crossover",
-    "is_scanned",
-    "lookup_cost",
-    "probe_cost",
-    "scan_cost",
-]
-
 Strategy = Literal["auto", "probe", "scan"]
 STRATEGIES = ("auto", "probe", "scan")
 

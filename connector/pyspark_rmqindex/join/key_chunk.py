@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["Bounds", "KeyChunk", "KeyColumns", "Limits"]
-
 _ALWAYS = {"begin": INT64_MIN, "end": INT64_MAX}
 
 

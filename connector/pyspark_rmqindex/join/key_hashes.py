@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["hash_columns", "hash_known"]
-
 
 def hash_columns(topics: pa.Array, keys: pa.Array) -> pa.Array:
     """Hash a batch of columns; NULL and text that is not UTF-8 give NULL."""

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
     from pyspark_rmqindex.options import ReadOptions
 
-__all__ = ["lookup"]
-
 # Bytes of the longest listing that a task may answer.
 _MAX_ANSWER = 1 << 30
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
     from pyspark.sql import SparkSession
 
-__all__ = ["LookupSummary", "Tally", "register_lookup", "summary_of"]
-
 # Lookups of one driver that are kept; older ones can no longer be asked for.
 _KEPT = 1000
 _NAME = re.compile(r"rmqindex_lookup_(?:auto|probe|scan)_in_\d+_files_(\d+)")

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from pyspark_rmqindex.options import ReadOptions
     from rmqindex import IndexFile
 
-__all__ = ["HOWS", "KEYS_ONLY", "How", "LookupTask"]
-
 How = Literal["inner", "left", "semi", "anti"]
 HOWS = ("inner", "left", "semi", "anti")
 # Those that return rows of keys alone.

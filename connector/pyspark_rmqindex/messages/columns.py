@@ -33,16 +33,6 @@ if TYPE_CHECKING:
     from rmqindex import CommitLog, RmqIndexError
     from rmqindex.indexfile import Mode
 
-__all__ = [
-    "BODY_ADVICE",
-    "TIMES",
-    "MessageColumns",
-    "as_timestamps",
-    "ensure_fits",
-    "log_columns",
-]
-
-
 #: Columns that hold times.
 TIMES = frozenset({"born_timestamp", "store_timestamp"})
 #: What the error for a damaged body recommends.

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from pyspark_rmqindex.options import QueueOptions
     from rmqindex.consumequeue import QueueFile
 
-__all__ = ["QueuePartition", "QueueReader"]
-
 # Opening a file costs about as much as reading this many bytes.
 _OPENING_BYTES = 64 * 1024
 

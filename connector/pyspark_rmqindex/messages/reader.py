@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from pyspark_rmqindex.options import MessageOptions
     from rmqindex import LogFile, RmqIndexError
 
-__all__ = ["LogPart", "MessagePartition", "MessagePlan", "MessageReader", "planned_partitions"]
-
 
 @dataclass(frozen=True, slots=True)
 class MessagePlan:

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from pyspark_rmqindex.options.kinds import Scope
 
-__all__ = ["FAMILIES", "FOREIGN", "Family", "advice_on", "options_named"]
-
 #: A format, read or streamed; or writing.
 Family = Literal["entries", "messages", "queues", "write"]
 

@@ -14,37 +14,6 @@ from rmqindex.times import LocalTime, parse_time, zone_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-__all__ = [
-    "AUTO",
-    "BODY_SIZE",
-    "BOOLEAN",
-    "COLUMNS",
-    "DURATION",
-    "END_TIME",
-    "HASHES",
-    "LOG",
-    "NAMES",
-    "NONE",
-    "PATH",
-    "PATHS",
-    "POSITION",
-    "QUEUES",
-    "SIZE",
-    "SOME_TEXT",
-    "SWITCH",
-    "TEXT",
-    "TEXTS",
-    "TIME",
-    "ZONE",
-    "Kind",
-    "Option",
-    "Scope",
-    "choice",
-    "integer",
-    "option",
-    "options_of",
-]
-
 T_co = TypeVar("T_co", covariant=True)
 T = TypeVar("T")
 

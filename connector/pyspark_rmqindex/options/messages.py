@@ -14,8 +14,6 @@ from pyspark_rmqindex.options.shared import (
 )
 from rmqindex.layout import INT64_MAX
 
-__all__ = ["MessageOptions", "MessageStreamOptions", "QueueOptions"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageOptions(RecordOptions):

@@ -22,21 +22,6 @@ if TYPE_CHECKING:
 
     from pyspark_rmqindex.options.kinds import Option, Scope
 
-__all__ = [
-    "OPTIONS",
-    "message_options",
-    "message_schema_options",
-    "message_stream_options",
-    "option_text",
-    "parse_options",
-    "queue_options",
-    "read_options",
-    "schema_options",
-    "scopes_of",
-    "stream_options",
-    "wants_pushdown",
-]
-
 T = TypeVar("T")
 
 _CLASSES: dict[Scope, type[Any]] = {

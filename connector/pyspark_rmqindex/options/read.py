@@ -29,8 +29,6 @@ from pyspark_rmqindex.options.shared import (
 from rmqindex.layout import INT32_MAX, INT64_MAX
 from rmqindex.times import LocalTime
 
-__all__ = ["ReadOptions", "StreamOptions", "Unverified"]
-
 Unverified = Literal["keep", "drop", "error"]
 
 _NEEDS_LOG = ("message", "body_text", "check_crc", "decompress_body")

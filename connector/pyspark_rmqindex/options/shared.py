@@ -39,18 +39,6 @@ if TYPE_CHECKING:
     from rmqindex.indexfile import Mode
     from rmqindex.storage import Location
 
-__all__ = [
-    "NO_TOPIC",
-    "TOPIC_DOC",
-    "FollowOptions",
-    "GeometryOptions",
-    "InputOptions",
-    "PathOption",
-    "RecordOptions",
-    "S3Options",
-    "ZoneOption",
-]
-
 #: What the option ``topic`` means, which entries and messages have.
 TOPIC_DOC = (
     "Entries: look up this topic's `key` or `keys` by their slots instead of scanning. The columns "

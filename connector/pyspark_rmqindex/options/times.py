@@ -24,19 +24,6 @@ if TYPE_CHECKING:
 
     from pyspark_rmqindex.options.shared import RecordOptions
 
-__all__ = [
-    "EVERYTHING",
-    "EXECUTION_ID",
-    "NOTHING",
-    "LocalBound",
-    "Range",
-    "planned_bound",
-    "sql_times",
-    "system_zone",
-    "task_range",
-    "time_texts",
-]
-
 EXECUTION_ID = "spark.sql.execution.id"
 _TIME_ZONE_CONF = "spark.sql.session.timeZone"
 _JAVA_CONFS = ("spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions")

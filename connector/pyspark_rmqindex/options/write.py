@@ -8,8 +8,6 @@ from typing import Literal
 from pyspark_rmqindex.options.kinds import BOOLEAN, SWITCH, choice, option
 from pyspark_rmqindex.options.shared import GeometryOptions, PathOption, ZoneOption
 
-__all__ = ["SinkOptions"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkOptions(ZoneOption, GeometryOptions, PathOption):

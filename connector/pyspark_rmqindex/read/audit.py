@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from rmqindex.audit import AuditUnit, StoreUnit
     from rmqindex.storage import Location
 
-__all__ = ["AuditPartition", "AuditReader"]
-
 
 @dataclass
 class AuditPartition(InputPartition):

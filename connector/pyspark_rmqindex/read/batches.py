@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from pyspark_rmqindex.options import Range
     from rmqindex.storage import Location
 
-__all__ = ["MAX_ROWS", "BatchBuilder", "concatenate", "keep", "merge"]
-
 # The most rows in a batch; larger batches do not fit into the processor's cache.
 MAX_ROWS = 65_536
 

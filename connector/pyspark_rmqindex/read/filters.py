@@ -59,16 +59,6 @@ except ImportError:  # PySpark 4.0 pushes nothing: no value is ever an instance 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-__all__ = [
-    "MAX_PAIRS",
-    "DistantTime",
-    "Wanted",
-    "column_of",
-    "filter_text",
-    "filters_to_wanted",
-    "pass_distant_times",
-]
-
 # A relation's lookups fail beyond this many (topic, key) pairs: each planning repeats the pairs of
 # all earlier ones, so that the cost would grow without bound.
 MAX_PAIRS = 4096

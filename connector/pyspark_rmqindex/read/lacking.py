@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from pyspark_rmqindex.options import ReadOptions
     from rmqindex.storage import Location
 
-__all__ = ["lacking"]
-
 
 def lacking(files: Iterable[FileSlice], options: ReadOptions) -> tuple[str, ...]:
     """Return a sentence for each part of a CommitLog whose messages an index lacks.

@@ -48,21 +48,6 @@ if TYPE_CHECKING:
 
     from pyspark_rmqindex.options import ReadOptions
 
-
-__all__ = [
-    "BUILT_IN_FILTER",
-    "PlanId",
-    "RelationState",
-    "create_state",
-    "is_of_table",
-    "is_on_cluster",
-    "locked_state",
-    "new_relation_state",
-    "relation_name",
-    "wanted_by_all",
-    "without_pushdown",
-]
-
 # Always true, and pushable: it makes Spark plan every scan anew instead of reusing an older plan.
 BUILT_IN_FILTER = "position >= 1"
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from pyspark_rmqindex.options import ReadOptions
     from pyspark_rmqindex.read.plan_leak import PlanId
 
-__all__ = ["SharedPartition", "SharedPlanReader"]
-
 _PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
 _NO_FILTER = (
     "option 'pushdown': expected at least the filter position >= 1 on every query, so that Spark "

@@ -28,17 +28,6 @@ if TYPE_CHECKING:
 
     from rmqindex.storage import Fields
 
-
-__all__ = [
-    "ScanPlan",
-    "log_plan",
-    "plan_from_schema",
-    "plan_schema",
-    "record_plan",
-    "report_plan",
-    "state_directory",
-]
-
 # Longer lists are cut in the log line.
 _SHOWN = 3
 # The option that asks for a plan, which does not count when relations are told apart by options;

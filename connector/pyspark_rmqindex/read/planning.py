@@ -25,18 +25,6 @@ if TYPE_CHECKING:
     from pyspark_rmqindex.files.slices import FileSlice
     from pyspark_rmqindex.options import ReadOptions
 
-__all__ = [
-    "IndexPartition",
-    "PlannedFiles",
-    "Query",
-    "apportion",
-    "matching_pairs",
-    "plan_files",
-    "prune",
-    "query_of",
-    "wanted_by",
-]
-
 # The cost of one hash in a file: a page of slots and one or two of entries.
 _LOOKUP_BYTES = 12 * 1024
 # The cost of opening a file, as bytes read in the same time.

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from pyspark_rmqindex.read.planning import Query
     from rmqindex import IndexFile
 
-__all__ = ["IndexReader", "PushdownReader"]
-
 # Columns that an entry itself does not hold, or not exactly.
 _OF_MESSAGES = frozenset({*KEY_COLUMNS, *EXTRA_MESSAGE_COLUMNS, MATCH_COLUMN, "store_timestamp"})
 

@@ -15,8 +15,6 @@ from pyspark_rmqindex.schema import ENTRY_COLUMNS, KEY_COLUMNS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["Calls"]
-
 _NAMES = {
     option.name.lower(): option.name
     for option in OPTIONS

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from rmqindex import CommitLog, IndexFile
     from rmqindex.query import Comparison
 
-__all__ = ["MessageCheck", "handle_unverified", "of_keys"]
-
 # The most bytes of messages held at once if bodies or properties are requested.
 _MAX_BYTES = 32 * 1024 * 1024
 _BODIES = frozenset({"body", BODY_TEXT})

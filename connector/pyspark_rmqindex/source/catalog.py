@@ -21,15 +21,6 @@ from rmqindex.storage import Location
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = [
-    "check_paths",
-    "check_pushdown",
-    "created_options",
-    "relation_options",
-    "stored_options",
-    "with_options",
-]
-
 _METADATA = "rmqindex.options"
 # The prefix that Spark gives to the names of CREATE TABLE's OPTIONS.
 _PREFIX = "option."

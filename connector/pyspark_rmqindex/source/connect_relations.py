@@ -10,8 +10,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-__all__ = ["ConnectLoad", "loads_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class ConnectLoad:

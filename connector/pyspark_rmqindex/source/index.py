@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql.types import StructType
 
-__all__ = ["DefaultSource"]
-
 
 class DefaultSource(DataSource):
     """Apache RocketMQ IndexFiles.

@@ -10,8 +10,6 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-__all__ = ["MessageSource"]
-
 
 class MessageSource(DataSource):
     """The messages of an Apache RocketMQ CommitLog.

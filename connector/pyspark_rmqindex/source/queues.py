@@ -9,8 +9,6 @@ from pyspark.sql.datasource import DataSource, DataSourceReader
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-__all__ = ["QueueSource"]
-
 
 class QueueSource(DataSource):
     """The units of Apache RocketMQ ConsumeQueues: where each queue's messages are in the log.

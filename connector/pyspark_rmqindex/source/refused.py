@@ -11,8 +11,6 @@ from pyspark_rmqindex.spark_version import check_spark
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
-__all__ = ["DefaultSource", "MessageSource", "QueueSource"]
-
 
 class _RefusedSource(DataSource):
     """Raises when created, so that reading, writing and streaming all fail with the reason."""

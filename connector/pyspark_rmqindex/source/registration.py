@@ -15,8 +15,6 @@ from pyspark_rmqindex.worker_python import check_worker_python
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["register"]
-
 _FOUND = "DATA_SOURCE_ALREADY_EXISTS"
 
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from pyspark_rmqindex.messages.reader import MessagePlan
 
-__all__ = ["last_plan", "table"]
-
 _FORMAT = "rmqindex"
 # Those that record what they read.
 _FORMATS = frozenset({_FORMAT, "rmqcommitlog"})

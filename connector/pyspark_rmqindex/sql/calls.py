@@ -48,20 +48,6 @@ if TYPE_CHECKING:
     from pyspark_rmqindex.options import ReadOptions
     from rmqindex.storage import Location, Storage
 
-__all__ = [
-    "LookupPlan",
-    "at_directory",
-    "bind",
-    "check_parameters",
-    "check_path",
-    "check_topic",
-    "option_texts",
-    "plan_call",
-    "plan_files_of",
-    "time_range",
-    "with_absolute_log",
-]
-
 T = TypeVar("T")
 
 _NAME = "rmq_lookup"

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from rmqindex.explanation import Search
     from rmqindex.storage import Location, Storage
 
-__all__ = ["EXPLAIN", "ExplainFunction", "ExplainPlan", "plan_explain"]
-
 EXPLAIN = "rmq_explain"
 _SEARCH, _ZONE = "searchLog", "timeZone"
 _OPTIONS = ("commitLog", "maxHashSlotNum", "maxIndexNum", _SEARCH, _ZONE)

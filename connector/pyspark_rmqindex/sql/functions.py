@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from pyspark_rmqindex.options import ReadOptions
     from pyspark_rmqindex.sql.calls import LookupPlan
 
-__all__ = ["register_functions"]
-
 _LOOKUP = "rmq_lookup"
 _KEY_HASH = "rmq_key_hash"
 _KEY_HASHES = "rmq_key_hashes"

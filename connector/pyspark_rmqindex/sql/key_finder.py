@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from rmqindex.commitlog import LogSnapshot
     from rmqindex.query import PointEntry
 
-__all__ = ["KeyFinder"]
-
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MILLISECOND = dt.timedelta(milliseconds=1)
 # Each open file takes a descriptor; leave this many for others.

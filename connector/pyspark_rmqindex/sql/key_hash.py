@@ -11,8 +11,6 @@ It parses up to twelve digits at once, which is what fits into 64 bits, and each
 
 from __future__ import annotations
 
-__all__ = ["MAX_FOLDED_UNITS", "UNITS", "hash_of_units"]
-
 _BASE = 31
 _MODULUS = 2**32
 # String.hashCode has 32 bits; the broker takes its absolute value, or 0 for -2**31, which has none.

@@ -10,8 +10,6 @@ import pyarrow as pa
 
 from pyspark_rmqindex.join.key_hashes import hash_columns
 
-__all__ = ["hash_series"]
-
 
 def hash_series(topics: pd.Series, keys: pd.Series) -> pd.Series:
     """Hash a batch of columns; NULL gives NULL; pandas refuses text that is not UTF-8."""

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from pyspark_rmqindex.options import MessageStreamOptions, StreamOptions
 
-__all__ = ["CheckpointedReader", "offsets_from_json", "offsets_to_json"]
-
 
 class Offset(Protocol):
     """How far a stream has come in one index directory or store."""

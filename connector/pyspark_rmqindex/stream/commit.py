@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from rmqindex.bulk import Commit, IndexedFile, Order, RunSlice, WriteOptions
     from rmqindex.transaction import FileEntry, Owner
 
-__all__ = ["StreamBatch", "commit_batch", "discard_batches", "staging_of"]
-
 _PREFIX = "stream-"
 
 

@@ -53,8 +53,6 @@ if TYPE_CHECKING:
     from pyspark_rmqindex.stream.offsets import Piece, State
     from pyspark_rmqindex.stream.store_offset import PositionMark, SeenFile
 
-__all__ = ["IndexStreamReader"]
-
 
 class IndexStreamReader(CheckpointedReader, SupportsTriggerAvailableNow):
     """Follows index directories that brokers write to."""

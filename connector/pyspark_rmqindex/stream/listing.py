@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from rmqindex.storage import Location
     from rmqindex.transaction import FileEntry
 
-__all__ = ["Directories", "LiveFile"]
-
 # Reading may fail for a moment while a broker creates a file.
 _MOST_FAILURES = 20
 

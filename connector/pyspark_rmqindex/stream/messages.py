@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 
     from pyspark_rmqindex.options import MessageStreamOptions
 
-__all__ = ["LogOffset", "MessageStreamReader"]
-
 T = TypeVar("T")
 
 

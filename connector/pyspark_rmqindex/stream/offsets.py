@@ -32,18 +32,6 @@ from rmqindex.layout import FIRST_POSITION
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-__all__ = [
-    "Piece",
-    "State",
-    "continues",
-    "cut",
-    "offset_after",
-    "only_until",
-    "share",
-    "slices_between",
-    "state_of",
-]
-
 
 class Piece(NamedTuple):
     """Entries of one file: from ``start`` to before ``stop``."""

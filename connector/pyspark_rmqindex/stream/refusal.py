@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql.datasource import InputPartition
 
-__all__ = ["RefusedStream", "check_spark_stream_writers", "checked_stream"]
-
 
 def checked_stream(make: Callable[[], DataSourceStreamReader]) -> DataSourceStreamReader:
     """Return a reader, or one that raises what is wrong with its options or with this PySpark."""

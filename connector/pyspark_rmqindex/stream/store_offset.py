@@ -10,13 +10,6 @@ from rmqindex.storage import from_json, to_json
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = [
-    "PositionMark",
-    "SeenFile",
-    "StoreOffset",
-    "as_java_compares",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class SeenFile:

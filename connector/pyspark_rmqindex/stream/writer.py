@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import WriterCommitMessage
     from pyspark.sql.types import StructType
 
-__all__ = ["IndexStreamWriter", "task_batch"]
-
 # Properties that Spark sets for the tasks of a batch: StreamExecution.QUERY_ID_KEY,
 # MicroBatchExecution.BATCH_ID_KEY.
 _QUERY_ID = "sql.streaming.queryId"

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
     from rmqindex.bulk import TagChoice
 
-__all__ = ["BadRowError", "InputShape"]
-
 _SHAPES = (
     "phy_offset BIGINT, store_timestamp TIMESTAMP (or BIGINT milliseconds), and one of: "
     "topic STRING, key STRING | key_hash INT | topic STRING, uniq_key STRING, keys STRING or "

@@ -27,15 +27,6 @@ if TYPE_CHECKING:
     from pyspark_rmqindex.write.input_shapes import InputShape
     from rmqindex import Layout
 
-__all__ = [
-    "TaskResult",
-    "choose_tags",
-    "in_options",
-    "task_name",
-    "warn_of_geometry",
-    "write_options",
-]
-
 # What messages of the codec advise to give, as Python has it and as Spark does.
 _OPTIONS = {
     "allow_live_store=True": "allowLiveStore=true",

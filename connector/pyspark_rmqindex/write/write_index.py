@@ -56,8 +56,6 @@ if TYPE_CHECKING:
 
     from rmqindex.bulk import IndexState
 
-__all__ = ["write_index"]
-
 # The most rows that a task holds in memory.
 _RUN_ROWS = 1 << 20
 # The most rows that the commit itself appends to the last file.

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import WriterCommitMessage
     from pyspark.sql.types import StructType
 
-__all__ = ["IndexWriter"]
-
 # A task with more rows than this builds its files itself; rows of smaller tasks are merged.
 _RUN_ROWS = 1_000_000
 _JVM = "java"

@@ -19,18 +19,6 @@ if TYPE_CHECKING:
 
     from rmqindex.answers.terminal import Console
 
-__all__ = [
-    "BAD",
-    "NOT_FOUND",
-    "Answer",
-    "Form",
-    "Nothing",
-    "Renderer",
-    "Row",
-    "Zone",
-    "renderer_of",
-]
-
 #: Who reads an answer: people, or programs.
 Form: TypeAlias = Literal["text", "json", "csv"]
 Row: TypeAlias = "dict[str, Any]"

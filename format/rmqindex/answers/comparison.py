@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from rmqindex.answers.terminal import Console
     from rmqindex.query import StoreComparison
 
-__all__ = ["DIFFERENCE_COLUMNS", "comparison_answer"]
-
 DIFFERENCE_COLUMNS = tuple(field.name for field in fields(Difference))
 _FILES = {
     "equal": "The IndexFiles are equal byte for byte, and so are their names.",

@@ -24,17 +24,6 @@ if TYPE_CHECKING:
     from rmqindex.export import Dump, FolderUsage, Item, Usage
     from rmqindex.query import KeyUsage
 
-__all__ = [
-    "DUMP_COLUMNS",
-    "GROUP_COLUMNS",
-    "KEY_USAGE_COLUMNS",
-    "USAGE_COLUMNS",
-    "dump_answer",
-    "groups_answer",
-    "key_usage_answer",
-    "usage_answer",
-]
-
 USAGE_COLUMNS = tuple(field.name for field in fields(UsageRow))
 KEY_USAGE_COLUMNS = tuple(field.name for field in fields(KeyUsageRow))
 # What the table of keys means.

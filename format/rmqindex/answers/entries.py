@@ -20,20 +20,6 @@ if TYPE_CHECKING:
     from rmqindex.explanation import LookupExplanation, Uncovered
     from rmqindex.query.index_directory import QueryOffsetResult
 
-__all__ = [
-    "BROKER_COLUMNS",
-    "ENTRY_COLUMNS",
-    "EXPLANATION_COLUMNS",
-    "HIT_COLUMNS",
-    "HIT_MESSAGE_COLUMNS",
-    "Miss",
-    "Shortfall",
-    "broker_answer",
-    "entries_answer",
-    "explanation_answer",
-    "hits_answer",
-]
-
 ENTRY_COLUMNS = ("file", *ENTRY_SCHEMA.names)
 HIT_COLUMNS = (
     "topic", "key", "path", "name", "position", "phy_offset", "store_timestamp", "state",

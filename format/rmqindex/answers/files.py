@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from rmqindex.answers.terminal import Console
     from rmqindex.store.snapshot import SnapshotFile
 
-__all__ = ["FILE_COLUMNS", "FileFacts", "Totals", "describe", "files_answer", "total"]
-
 # Path.stat() counts the space on disk in these units, whatever the file system's own are.
 _DISK_BLOCK = 512
 

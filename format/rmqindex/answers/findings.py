@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from rmqindex.answers.answer import Row, Zone
     from rmqindex.answers.terminal import Console
 
-__all__ = ["FINDING_COLUMNS", "findings_answer"]
-
 FINDING_COLUMNS = (*FINDING_SCHEMA.names,)
 
 _COLOURS = {"error": "red", "warning": "yellow", "info": "dim"}

@@ -26,21 +26,6 @@ if TYPE_CHECKING:
     from rmqindex.explanation import Consumption, MissingPart
     from rmqindex.record.bodies import InnerMessage
 
-__all__ = [
-    "LISTED",
-    "MESSAGE_COLUMNS",
-    "add_consumption",
-    "complain_of_crc",
-    "followed_answer",
-    "is_readable",
-    "message_document",
-    "message_list_answer",
-    "messages_answer",
-    "print_message",
-    "print_message_list",
-    "read_messages",
-]
-
 _COLUMNS = (
     "topic",
     "queue_id",

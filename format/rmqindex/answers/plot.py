@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from rmqindex.store.snapshot import SnapshotFile
 
-__all__ = ["IMAGE_TYPES", "IndexCounts", "count_index", "draw_counts", "plot_counts"]
-
 #: The suffixes that the name of a picture may have.
 IMAGE_TYPES = (".png", ".svg", ".pdf")
 

@@ -15,22 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
-__all__ = [
-    "Console",
-    "Styled",
-    "Table",
-    "broken",
-    "explain_interrupt",
-    "fits",
-    "make_console",
-    "print_table",
-    "print_text",
-    "printable",
-    "progress_bar",
-    "rule",
-    "shortened",
-]
-
 # No table is this wide.
 _UNBOUNDED = 10_000
 # The blanks between columns: as many as there is room for.

@@ -13,21 +13,6 @@ if TYPE_CHECKING:
     from rmqindex.explanation import MissingPart
     from rmqindex.store.snapshot import SnapshotFile
 
-__all__ = [
-    "COMMAND",
-    "cell_width",
-    "complain",
-    "complain_of_lacking",
-    "complain_of_missing",
-    "counted",
-    "folded",
-    "in_flags",
-    "one_line",
-    "size_text",
-    "visible",
-    "wrapped",
-]
-
 #: The beginning of a line that is to be copied.
 COMMAND = "    rmqindex "
 # A command in a sentence.

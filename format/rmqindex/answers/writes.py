@@ -29,19 +29,6 @@ if TYPE_CHECKING:
     from rmqindex.transaction.directories import FileEntry
     from rmqindex.transaction.jobs import Recovery
 
-__all__ = [
-    "broker_notes",
-    "expiry_answer",
-    "export_answer",
-    "queue_notes",
-    "queue_rebuild_answer",
-    "rebuild_answer",
-    "rebuild_notes",
-    "recovery_answer",
-    "relayout_answer",
-    "written_answer",
-]
-
 _RECOVERED = {
     "undone": "Undid an unfinished write of",
     "finished": "Finished an unfinished write of",

@@ -46,18 +46,6 @@ if TYPE_CHECKING:
     from rmqindex.storage.opening import FileMark
     from rmqindex.storage.source import IndexSource
 
-__all__ = [
-    "BLOCK",
-    "AuditedFile",
-    "UncountedEntries",
-    "elapsed_seconds",
-    "entry_byte",
-    "open_audited",
-    "open_planned",
-    "shown_layout",
-    "whole_entries",
-]
-
 # Entries that are checked together.
 BLOCK = 4 * LINK_BATCH
 _SLOT_BLOCK = 1 << 18

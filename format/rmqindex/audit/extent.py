@@ -22,8 +22,8 @@ from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.indexfile.decoding import MILLISECONDS
 from rmqindex.keys.messages import KEY_COLUMNS, expand_messages
 from rmqindex.layout.index_file import FIRST_POSITION
-from rmqindex.layout.store import INDEX_FOLDER
-from rmqindex.store.checkpoint import CHECKPOINT_NAME, DISPATCHED_OFFSET, StoreCheckpoint
+from rmqindex.layout.store import CHECKPOINT_NAME, INDEX_FOLDER
+from rmqindex.store.checkpoint import DISPATCHED_OFFSET, StoreCheckpoint
 from rmqindex.store.store import index_entries, root_of
 from rmqindex.transaction.broker_lock import BrokerLock, BrokerState
 from rmqindex.transaction.directories import exists
@@ -39,20 +39,6 @@ if TYPE_CHECKING:
     from rmqindex.errors import CorruptCommitLogError
     from rmqindex.layout.index_file import IndexHeader
     from rmqindex.storage.location import Location
-
-__all__ = [
-    "LogRange",
-    "MissingRun",
-    "add_damage",
-    "audit_flushed",
-    "audit_missing",
-    "audit_remains",
-    "broker_of",
-    "damaged_offsets",
-    "index_end",
-    "log_start",
-    "rows_with_keys",
-]
 
 # Clocks step back; by more than this, --since may look at one log file too few.
 _CLOCK_STEP = 3_600_000  # milliseconds

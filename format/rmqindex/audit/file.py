@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from rmqindex.commitlog.log import CommitLog
     from rmqindex.layout.index_file import IndexHeader
 
-__all__ = ["audit_file"]
-
 # A longer cycle is only reported as a link that does not lead to an older entry.
 _CYCLE_STEPS = 4096
 _NAME = re.compile(r"[0-9]{17}")

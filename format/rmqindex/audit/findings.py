@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from rmqindex.errors import RmqIndexError
 
-__all__ = ["CUT", "Findings", "place_of"]
-
 #: What the last row of a rule expects where some of its findings are left out.
 CUT = "at most "
 _RULES = {rule.name: rule for rule in AUDIT_RULES}

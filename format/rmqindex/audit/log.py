@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from rmqindex.errors import CorruptCommitLogError
     from rmqindex.query.verification import Comparison
 
-__all__ = ["audit_coverage", "audit_entries"]
-
 _KEY_COLUMNS = ("topic", "uniq_key", "keys", "sys_flag", "tags")
 _TAGS = _KEY_COLUMNS.index("tags")
 _UNVERIFIED, _BEYOND_END, _MISSING, _MISMATCH, _ZEROED = (

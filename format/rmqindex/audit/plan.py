@@ -61,8 +61,6 @@ if TYPE_CHECKING:
     from rmqindex.storage.location import PathLike
     from rmqindex.transaction.directories import FileEntry
 
-__all__ = ["plan_audit", "run_audit", "run_body_audit", "verify", "whole_audit"]
-
 _DEFAULT_LIMIT = 1000
 
 

@@ -7,8 +7,6 @@ from typing import Literal
 
 from rmqindex.layout.queue import DEFAULT_BATCH_FILE_SIZE, DEFAULT_FILE_SIZE
 
-__all__ = ["BEYOND_LOG", "QUEUES", "QUEUE_RULES", "TOPICS", "WHOLE_LOG", "AuditRule", "Severity"]
-
 Severity = Literal["error", "warning", "info"]
 
 

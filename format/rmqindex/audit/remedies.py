@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from rmqindex.audit.queue_rules import BEYOND_LOG, QUEUES, TOPICS
-from rmqindex.audit.rules import FINDING_SCHEMA, RESTORE_LOG, SURPLUS, WHOLE_LOG
+from rmqindex.audit.queue_rules import BEYOND_LOG, QUEUES, TOPICS, WHOLE_LOG
+from rmqindex.audit.rules import FINDING_SCHEMA, RESTORE_LOG, SURPLUS
 from rmqindex.errors import RmqIndexError
 from rmqindex.indexfile.geometry import Layout
 from rmqindex.storage.location import Location
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from rmqindex.explanation.commands import Commands
-
-__all__ = ["typed_findings", "with_agreeing_remedies", "with_one_rebuild", "with_replacing"]
 
 _QUEUES = "`rmqindex rebuild-queues STORE --replace"
 _OF_QUEUES = re.compile(f"{_QUEUES}(?P<options>[^`]*)`")

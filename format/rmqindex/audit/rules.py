@@ -11,16 +11,6 @@ from rmqindex.audit.queue_rules import QUEUE_RULES, WHOLE_LOG, AuditRule, Severi
 from rmqindex.layout.columns import required_field
 from rmqindex.layout.index_file import DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM
 
-__all__ = [
-    "AUDIT_RULES",
-    "FINDING_SCHEMA",
-    "RESTORE_LOG",
-    "SEVERITIES",
-    "WHOLE_LOG",
-    "AuditRule",
-    "Severity",
-]
-
 #: The severities, the worst first.
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 

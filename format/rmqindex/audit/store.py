@@ -52,8 +52,6 @@ if TYPE_CHECKING:
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.layout.index_file import IndexHeader
 
-__all__ = ["audit_barrier", "audit_files", "audit_name_times", "audit_names", "audit_state"]
-
 # StoreCheckpoint.java: index_msg_timestamp is the third of five longs.
 _INDEX_MSG_TIMESTAMP_OFFSET = 16
 _CHECKPOINT_FIELDS_SIZE = 40

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from rmqindex.storage.location import Location
     from rmqindex.transaction.directories import FileEntry
 
-__all__ = ["AuditUnit", "Member", "StoreUnit", "files_since", "live_unit", "members_of"]
-
 T = TypeVar("T", "Member", "LogFile")
 
 

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from rmqindex.transaction.append_undo import AppendUndo, HeaderMark, UndoableAppend
     from rmqindex.transaction.staging import Staging
 
-__all__ = ["Commit", "Committer", "commit_files", "commit_staged"]
-
 _HOW_TO_ORDER = (
     "a broker's own search would miss rows. Write with pyspark_rmqindex.write_index(df, path), or "
     "order the rows first: df.repartitionByRange('phy_offset').sortWithinPartitions('phy_offset'); "

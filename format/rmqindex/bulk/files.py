@@ -41,21 +41,6 @@ if TYPE_CHECKING:
     from rmqindex.transaction.directories import FileEntry
     from rmqindex.transaction.staging import Staging
 
-__all__ = [
-    "BuiltFile",
-    "FilePlan",
-    "IndexState",
-    "IndexedFile",
-    "build_file",
-    "check_replaceable",
-    "find_layout",
-    "header_of",
-    "index_entries",
-    "open_file",
-    "plan_append",
-    "plan_files",
-]
-
 # A broker's names are times; the other stores of a broker have names of 20 digits.
 _NAME_DIGITS = 17
 _TAIL_ENTRIES = 4096

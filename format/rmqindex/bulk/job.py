@@ -35,16 +35,6 @@ if TYPE_CHECKING:
     from rmqindex.transaction.owner import Owner
     from rmqindex.transaction.staging import Staging
 
-__all__ = [
-    "RowStager",
-    "StagedRows",
-    "WriteJob",
-    "WriteOptions",
-    "check_file_not_indexed",
-    "unindexed",
-    "without_indexed",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:

@@ -36,18 +36,6 @@ if TYPE_CHECKING:
     from rmqindex.store.snapshot import IndexSnapshot
     from rmqindex.transaction.directories import FileEntry
 
-__all__ = [
-    "Entries",
-    "FileSummary",
-    "LossJudge",
-    "LostEntries",
-    "Missing",
-    "Replacement",
-    "SoundSpans",
-    "replacement_of",
-    "summaries",
-]
-
 # Entries that are compared at a time.
 _BLOCK = 65_536
 # The columns of :class:`Entries`, in its order.

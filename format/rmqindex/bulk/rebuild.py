@@ -61,8 +61,6 @@ if TYPE_CHECKING:
     from rmqindex.store.snapshot import IndexSnapshot
     from rmqindex.transaction.directories import FileEntry
 
-__all__ = ["RebuildResult", "rebuild_index"]
-
 # The number of entries after which those written become visible: an interrupted rebuild resumes
 # there.
 _FLUSH_ENTRIES = 4_000_000

@@ -25,9 +25,9 @@ from rmqindex.errors import CorruptIndexError, RmqIndexError, command_line
 from rmqindex.indexfile.geometry import AmbiguousLayoutError, UnknownLayoutError
 from rmqindex.indexfile.reader import IndexFile
 from rmqindex.layout.index_file import BEGIN_TIMESTAMP_OFFSET, FIRST_POSITION
+from rmqindex.layout.store import CHECKPOINT_NAME
 from rmqindex.query.ranks import SearchedFile
 from rmqindex.query.verification import Verifier
-from rmqindex.store.checkpoint import CHECKPOINT_NAME
 from rmqindex.store.contents import hold_writable
 from rmqindex.store.names import latest_name
 from rmqindex.store.snapshot import IndexSnapshot, layout_beside, open_in_store
@@ -48,8 +48,6 @@ if TYPE_CHECKING:
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.storage.location import Location, PathLike
     from rmqindex.transaction.directories import FileEntry
-
-__all__ = ["RelayoutResult", "expire_index", "expired_files", "relayout_index"]
 
 _COLUMNS = ("key_hash", "phy_offset", "store_timestamp")
 _ZEROS = ("time_diff", "position", "prev_position")

@@ -33,18 +33,6 @@ if TYPE_CHECKING:
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.transaction.directories import FileEntry
 
-__all__ = [
-    "Leftover",
-    "Start",
-    "ensure_no_hole",
-    "ensure_of_log",
-    "keep_expired",
-    "make_exact",
-    "present_files",
-    "rebuild_line",
-    "resume_at",
-]
-
 _RECORD = MATCH_STATES.index("record")
 _BEYOND_END = MATCH_STATES.index("beyond_end")
 _EXPIRED = MATCH_STATES.index("expired")

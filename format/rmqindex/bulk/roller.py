@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.store.snapshot import IndexSnapshot
 
-__all__ = ["FileRoller", "replace_files"]
-
 
 class FileRoller:
     """Writes entries into files of a directory; each is flushed when it is full."""

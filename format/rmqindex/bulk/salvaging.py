@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from rmqindex.storage.location import Location, PathLike
     from rmqindex.storage.source import IndexSource
 
-__all__ = ["replaced_entries", "salvage", "salvage_listed"]
-
 
 def salvage(
     path: PathLike, layout: Layout | None = None, *, uncounted: bool = False

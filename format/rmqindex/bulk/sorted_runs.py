@@ -21,19 +21,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from numpy.typing import NDArray
 
-
-__all__ = [
-    "ARRIVAL",
-    "BY_POSITION",
-    "CONTENT",
-    "Block",
-    "EntryRows",
-    "Order",
-    "RunBuffer",
-    "RunSet",
-    "RunSlice",
-]
-
 Block: TypeAlias = "dict[str, NDArray[Any]]"
 Side: TypeAlias = Literal["left", "right"]
 

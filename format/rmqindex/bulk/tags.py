@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.transaction.directories import FileEntry
 
-__all__ = ["Basis", "TagChoice", "choose_tags", "tags_of_index", "untagged"]
-
 # Entries that one look at a file reads.
 _BLOCK = 1 << 14
 _OVERLAP = 64

@@ -23,8 +23,6 @@ from rmqindex.cli.streams import OutputError, drop_output, open_streams
 from rmqindex.cli.wording import error_text, reworded
 from rmqindex.errors import RmqIndexError
 
-__all__ = ["COMMANDS", "load", "run"]
-
 _NAME = "rmqindex"
 _SHELLS = ("bash", "zsh", "fish")
 _BAD = 2

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from rmqindex.answers.answer import Answer, Renderer
 
-__all__ = ["Argument", "Command", "Context", "Parameters", "command", "several_named"]
-
 #: The metadata of a field of a command's parameters: its options, and the function that computes
 #: the field's value from the values of all options; without it the value is that of one option.
 OPTIONS = "options"

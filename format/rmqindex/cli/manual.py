@@ -12,8 +12,6 @@ from rmqindex.cli.invocation import Argument
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["manual_page"]
-
 _EXIT_CODES = {
     "0": "An answer; of several keys or stores, for one of them at least.",
     "1": "A search that found nothing, or an audit that found errors.",

@@ -33,40 +33,6 @@ if TYPE_CHECKING:
 
     Values = Mapping[str, Any]
 
-__all__ = [
-    "COUNT",
-    "NUMBER",
-    "OFFSET",
-    "PATH",
-    "SIZE",
-    "TEXT",
-    "allow_live_option",
-    "allow_loss_option",
-    "argument",
-    "commit_log_option",
-    "dry_run_option",
-    "json_option",
-    "key_argument",
-    "keys_options",
-    "layout_options",
-    "local_zone_option",
-    "log_argument",
-    "logs_argument",
-    "mode_option",
-    "offset_options",
-    "option",
-    "options",
-    "path_argument",
-    "paths_argument",
-    "rows_options",
-    "selection_options",
-    "since_option",
-    "stored_body_option",
-    "time_options",
-    "topic_argument",
-    "zone_option",
-]
-
 # Java's int and long: no number of a store, and no number of rows, is greater.
 OFFSET = click.IntRange(0, INT64_MAX)
 COUNT = click.IntRange(1, INT64_MAX)

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from _typeshed import ReadableBuffer
 
-__all__ = ["OutputError", "drop_output", "open_streams"]
-
 _STDOUT = 1
 _STDERR = 2
 

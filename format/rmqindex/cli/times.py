@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     Values = Mapping[str, Any]
 
-__all__ = ["RANGE", "parse_local_zone", "parse_zone", "since_of", "time_range_of", "words_of"]
-
 _BEGIN = click.Option(
     ["--begin"],
     metavar="TIME",

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from rmqindex.errors import RmqIndexError
 
-__all__ = ["error_text", "reworded"]
-
 _NO_NUMBER = re.compile(r"(?P<got>.*) is not a valid (?:integer|float)(?: range)?\.", re.DOTALL)
 _OUT_OF_RANGE = re.compile(r"(?P<got>\S+) is not in the range .*\.")
 _NO_CHOICE = re.compile(r"(?P<got>.*) is not one of .*\.", re.DOTALL)

@@ -28,16 +28,6 @@ if TYPE_CHECKING:
 
     from rmqindex.commitlog.files import LogFile
 
-__all__ = [
-    "BODY_TEXT",
-    "BadBodies",
-    "Unpacking",
-    "bad_body",
-    "body_texts",
-    "in_halves",
-    "unpack_bodies",
-]
-
 #: The column of bodies as text, which is read only where it is named.
 BODY_TEXT = "body_text"
 

@@ -53,8 +53,6 @@ if TYPE_CHECKING:
     from rmqindex.record.records import Records
     from rmqindex.storage.source import ByteSource
 
-__all__ = ["ASKED_RECORDS", "LogTail", "damage_error", "last_with_data"]
-
 _DAMAGE_HINT = (
     "restore the file from a replica or a backup, or read what is left of it with the mode "
     "DROPMALFORMED"

@@ -49,16 +49,6 @@ if TYPE_CHECKING:
 
     from rmqindex.storage.location import PathLike
 
-__all__ = [
-    "ExpiredFileError",
-    "LogFile",
-    "OpenFiles",
-    "file_at",
-    "find_files",
-    "folders_of",
-    "gaps_of",
-]
-
 _EXPECTED = f"log files, or a store with a folder {COMMITLOG_FOLDER}"
 _NAME = re.compile(rf"[0-9]{{{FILE_NAME_DIGITS}}}")
 

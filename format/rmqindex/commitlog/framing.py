@@ -57,8 +57,6 @@ if TYPE_CHECKING:
     Read: TypeAlias = Callable[[int, int], bytes | memoryview]
     from collections.abc import Iterator
 
-__all__ = ["DLedgerFrames", "Frames", "candidates", "frames_of", "hop"]
-
 
 class Frames:
     """The frames of a plain file: records without anything between them."""

@@ -53,11 +53,11 @@ from rmqindex.layout.record import (
     QUEUE_ID_OFFSET,
     QUEUE_OFFSET_OFFSET,
 )
-from rmqindex.layout.store import BATCH_FOLDER, INDEX_FOLDER, QUEUE_FOLDER
+from rmqindex.layout.store import BATCH_FOLDER, CHECKPOINT_NAME, INDEX_FOLDER, QUEUE_FOLDER
 from rmqindex.record.queue_offsets import queue_offsets_in
 from rmqindex.record.records import gather, have_places, store_timestamp_of
 from rmqindex.storage.location import Location
-from rmqindex.store.checkpoint import CHECKPOINT_NAME, StoreCheckpoint
+from rmqindex.store.checkpoint import StoreCheckpoint
 from rmqindex.store.dledger import committed_index, dledger_data, entry_place
 from rmqindex.store.store import index_entries
 
@@ -68,17 +68,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 from rmqindex.record.records import Records
-
-__all__ = [
-    "Lead",
-    "LeadKind",
-    "Leads",
-    "find_leads",
-    "index_files",
-    "led_by_unit",
-    "named_stop",
-    "proved_lead",
-]
 
 T = TypeVar("T")
 _QUEUE_FILE = re.compile(rf"[0-9]{{{FILE_NAME_DIGITS}}}")

@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from rmqindex.storage.location import Location, PathLike
     from rmqindex.storage.source import ByteSource
 
-__all__ = ["MATCH_STATES", "CommitLog", "LogFile"]
-
 #: The states of offsets that :meth:`CommitLog.read_at` returns.
 MATCH_STATES = ("record", "expired", "beyond_end", "missing", "not_a_record", "bad_crc")
 _RECORD, _EXPIRED, _BEYOND_END, _MISSING, _NOT_A_RECORD, _BAD_CRC = range(len(MATCH_STATES))

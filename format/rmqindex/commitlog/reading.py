@@ -48,19 +48,6 @@ if TYPE_CHECKING:
     from rmqindex.record.records import Records
     from rmqindex.storage.source import ByteSource
 
-__all__ = [
-    "DEFAULT_MAX_RECORDS",
-    "Reading",
-    "UnagreedTail",
-    "boundaries_of",
-    "committed_offset",
-    "end_error",
-    "find_end",
-    "first_store_timestamp",
-    "written_records",
-]
-
-
 # Records whose properties stay in a core's cache while they are split.
 DEFAULT_MAX_RECORDS = 8 * 1024
 

@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from rmqindex.commitlog.log import CommitLog, Mode
     from rmqindex.errors import CorruptCommitLogError
 
-__all__ = ["Block", "Selection", "newest_messages", "select_messages", "zeroed_messages"]
-
-
 # Of a file that is read from its end, bytes: the newest messages are found after a part of it.
 _BACKWARD_CHUNK = 8 * 1024 * 1024
 # Where a message is, which is always read.

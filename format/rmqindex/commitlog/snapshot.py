@@ -42,21 +42,6 @@ if TYPE_CHECKING:
 
     from rmqindex.commitlog.log import Mode
 
-__all__ = [
-    "LogArgument",
-    "LogSnapshot",
-    "OlderTail",
-    "PassedOver",
-    "commit_log_of",
-    "damage_at",
-    "ensure_end",
-    "ensure_log_of",
-    "marked_file",
-    "marked_files",
-    "older_tail",
-]
-
-
 # A file begins with a message, whose fixed fields are unique.
 _HEAD_BYTES = 64
 # Records that are looked at at once.

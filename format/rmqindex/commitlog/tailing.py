@@ -43,17 +43,6 @@ if TYPE_CHECKING:
     from rmqindex.record.records import Records
     from rmqindex.storage.source import ByteSource
 
-__all__ = [
-    "LogMark",
-    "Progress",
-    "follow",
-    "next_record",
-    "place_of",
-    "whole_end",
-    "written_end",
-]
-
-
 # Records per block of a walk, so that a small limit does not read much more than it allows.
 _BLOCK_RECORDS = 8 * 1024
 # A sound record behind a place without one, and the last one of a file, are searched for within two

@@ -26,24 +26,6 @@ if TYPE_CHECKING:
     from rmqindex.record.records import Records
     from rmqindex.storage.source import ByteSource
 
-__all__ = [
-    "MARK_SIZE",
-    "End",
-    "EndKind",
-    "begins_soundly",
-    "end_at",
-    "find_record",
-    "frame_of",
-    "is_full",
-    "is_record",
-    "lost_entry",
-    "record_at",
-    "record_crc_fault",
-    "records_at",
-    "walk",
-]
-
-
 #: The bytes that tell a frame from an unwritten place.
 MARK_SIZE = 8
 # Bytes read at once of a remote file.

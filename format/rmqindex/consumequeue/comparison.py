@@ -48,8 +48,6 @@ if TYPE_CHECKING:
     from rmqindex.consumequeue.dispatch import QueueUnits, Refusal
     from rmqindex.consumequeue.places import LostUnits
 
-__all__ = ["FindingCollector", "compare_queues"]
-
 # Units of a queue without a place of their own that are looked for in the rest of it.
 _LOOKED_FOR = 1000
 # The last unit's place is still a 64-bit number.

@@ -34,17 +34,6 @@ if TYPE_CHECKING:
     from rmqindex.record.records import Records
     from rmqindex.store.topics import TopicTable
 
-__all__ = [
-    "LIGHT_PROPERTIES",
-    "NO_UNIT_FLAG",
-    "Dispatcher",
-    "OmittedTopics",
-    "QueueUnits",
-    "Refusal",
-    "TopicKinds",
-    "parse_delay_levels",
-]
-
 _SCHEMA = schema_of(
     (
         "topic",

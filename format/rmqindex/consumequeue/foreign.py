@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-__all__ = ["keep_foreign"]
-
 
 def keep_foreign(root: Path, folders: Sequence[Path], new: Path) -> tuple[str, ...]:
     """Put what is no queue's in folders of queues into those that replace them.

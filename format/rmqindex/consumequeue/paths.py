@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from rmqindex.storage.location import PathLike
     from rmqindex.transaction.directories import FileEntry
 
-__all__ = ["FoundQueue", "QueueFile", "find_queues", "is_queue_file", "is_queue_id", "queue_topics"]
-
 T = TypeVar("T")
 
 _EXPECTED = f"a store with a folder {QUEUE_FOLDER}, that folder, or one below"

@@ -29,16 +29,6 @@ if TYPE_CHECKING:
     # A queue's topic and number, and whether it is a batch queue.
     Key = tuple[str, int, bool]
 
-__all__ = [
-    "Life",
-    "LostUnits",
-    "Places",
-    "QueuePlaces",
-    "Run",
-    "messages_taken",
-    "names_folder",
-]
-
 # The longest name in Linux's file systems, bytes.
 _MAX_NAME_BYTES = 255
 _INT16_MAX = 2**15 - 1

@@ -40,16 +40,6 @@ if TYPE_CHECKING:
     # Which units, by queue offsets and log offsets, a queue has.
     Holds = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.bool_]]
 
-__all__ = [
-    "Predecessors",
-    "contains",
-    "has_all",
-    "has_unit",
-    "lacking_units",
-    "strays",
-    "unit_count",
-]
-
 _ARGUMENTS = {False: "file_size=BYTES", True: "batch_file_size=BYTES"}
 _DEFAULTS = {False: DEFAULT_FILE_SIZE, True: DEFAULT_BATCH_FILE_SIZE}
 # Messages that are read at once.

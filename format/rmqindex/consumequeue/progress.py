@@ -35,17 +35,6 @@ if TYPE_CHECKING:
 
     from rmqindex.storage.location import PathLike
 
-__all__ = [
-    "GROUP_STATES",
-    "QUEUE_STATES",
-    "ConsumerProgress",
-    "GroupProgress",
-    "MessagePlace",
-    "QueueReach",
-    "QueueReaches",
-    "consumer_progress",
-]
-
 #: What the states of a message in its ConsumeQueue mean.
 QUEUE_STATES = {
     "in_queue": "The message is in its ConsumeQueue, where consumers get it.",

@@ -38,17 +38,6 @@ if TYPE_CHECKING:
 
     from rmqindex.storage.location import PathLike
 
-__all__ = [
-    "ConsumeQueue",
-    "UnitFiles",
-    "all_batches",
-    "kept_units",
-    "last_offset",
-    "marked_queue_file",
-    "read_units",
-    "units_at",
-]
-
 # Units a batch holds at most.
 _BATCH_UNITS = 65_536
 # Units that are read at once: a whole file of the broker's own size, and of no larger one.

@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from rmqindex.consumequeue.places import LostUnits
     from rmqindex.storage.location import PathLike
 
-__all__ = ["QueueRebuildResult", "rebuild_consume_queues"]
-
 # Errors name so many queues.
 _MOST_NAMED = 5
 

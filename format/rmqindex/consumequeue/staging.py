@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
     from rmqindex.storage.records import Fields
 
-__all__ = ["QueueStaging", "is_exchanging", "is_unfinished", "queue_folders"]
-
 _FOLDERS = (QUEUE_FOLDER, BATCH_FOLDER)
 _UNDO = "undo.json"
 _FOLDER_NAME = re.compile("|".join(_FOLDERS))

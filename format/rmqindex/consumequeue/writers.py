@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     # Queue offsets, and the units at them, ascending.
     OlderUnits = Iterable[tuple[NDArray[np.int64], NDArray[Any]]]
 
-__all__ = ["QueueWriters"]
-
 # So many blank units are written at once.
 _BLANK_UNITS = 1 << 16
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from rmqindex.commitlog.snapshot import LogArgument
     from rmqindex.store.store import Store
 
-__all__ = ["Commands"]
-
 # The commands that look for the CommitLog beside the index unless they are told.
 _WITH_LOG = ("verify", "lookup", "explain", "expire", "relayout")
 # Those that are refused where the geometry that was given is needed and not repeated.

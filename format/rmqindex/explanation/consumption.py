@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from rmqindex.explanation.wording import Times
     from rmqindex.storage.location import Location
 
-__all__ = ["Consumption", "consumption_of", "consumption_reasons"]
-
 _NOUN = ("message", "messages")
 # States in which a group's offset says something of the message.
 _IN_LIFE = frozenset({"in_queue", "behind_queue", "left_queue", "queue_missing", "queue_unread"})

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     )
     from rmqindex.explanation.wording import Times
 
-__all__ = ["Evidence", "diagnose"]
-
 _DAY = 24 * 3_600_000
 # MQAdminImpl of clients from 5.0 on.
 _CLIENT_WINDOW = 3 * _DAY

@@ -79,8 +79,6 @@ if TYPE_CHECKING:
     from rmqindex.storage.location import PathLike
 from rmqindex.store.snapshot import SnapshotFile
 
-__all__ = ["SEARCHES", "Search", "explain_lookup", "spelled_otherwise"]
-
 #: What of a CommitLog :func:`rmqindex.explain_lookup` searches.
 Search = Literal["gaps", "all", "none"]
 #: Its values, the default first.

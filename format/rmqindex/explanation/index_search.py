@@ -36,21 +36,6 @@ if TYPE_CHECKING:
     from rmqindex.storage.location import Location, PathLike
     from rmqindex.store.snapshot import SnapshotFile
 
-__all__ = [
-    "BrokerSearch",
-    "PairOffsets",
-    "Window",
-    "as_other_topic",
-    "explain_file",
-    "holds_other_topics",
-    "is_spelling",
-    "look_up_pairs",
-    "topic_code",
-    "topics_of",
-    "topics_to_try",
-]
-
-
 # What a verdict means for an entry that the broker returns.
 _TRUTHS = {
     "verified": "hit",

@@ -33,20 +33,6 @@ if TYPE_CHECKING:
 
     Span = tuple[int, int]
 
-__all__ = [
-    "Fit",
-    "IndexCover",
-    "KeyForms",
-    "LogMessage",
-    "LogParts",
-    "LogSearch",
-    "choose_parts",
-    "cover_of",
-    "default_limit",
-    "gaps_of",
-]
-
-
 # What a search of the gaps reads at most, bytes: seconds from a disk, or from an object store.
 _MAX_LOCAL = 8 << 30
 _MAX_REMOTE = 1 << 30

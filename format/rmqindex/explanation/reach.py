@@ -30,9 +30,10 @@ from rmqindex.errors import RmqIndexError
 from rmqindex.explanation.commands import Commands
 from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.indexfile.geometry import infer_layout
+from rmqindex.layout.store import CHECKPOINT_NAME
 from rmqindex.storage.filesystem import UnreadableError
 from rmqindex.storage.opening import map_files, open_source
-from rmqindex.store.checkpoint import CHECKPOINT_NAME, DISPATCHED_OFFSET, StoreCheckpoint
+from rmqindex.store.checkpoint import DISPATCHED_OFFSET, StoreCheckpoint
 from rmqindex.store.store import Store, index_entries, root_of
 from rmqindex.transaction.broker_lock import BrokerLock, BrokerState
 
@@ -52,17 +53,6 @@ if TYPE_CHECKING:
     from rmqindex.transaction.directories import FileEntry
 
     LogPath = PathLike | Sequence[PathLike | LogFile]
-
-__all__ = [
-    "LONGEST_LAG",
-    "MissingPart",
-    "Uncovered",
-    "missing_beside",
-    "missing_parts",
-    "uncovered",
-    "uncovered_in",
-]
-
 
 #: A broker under load, or one that has started and catches up, indexes so much later than it
 #: stores, seconds.

@@ -10,21 +10,6 @@ from rmqindex.notebooks import html_table
 
 Span = tuple[int, int]
 
-__all__ = [
-    "EXPLAIN_REASONS",
-    "OF_OTHERS",
-    "FileExplanation",
-    "HitExplanation",
-    "IndexReach",
-    "LogReach",
-    "LookupExplanation",
-    "OtherTopic",
-    "Reason",
-    "entries_text",
-    "outside",
-]
-
-
 #: What the reasons of :func:`rmqindex.explain_lookup` mean.
 EXPLAIN_REASONS: dict[str, str] = {
     # Of a file without an entry of the key.

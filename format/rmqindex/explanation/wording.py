@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from datetime import tzinfo
 
-__all__ = ["Times", "counted", "listed", "ranges"]
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # The most offsets or ranges that a sentence lists.
 _SHOWN = 8

@@ -46,11 +46,10 @@ from rmqindex.layout.record import (
     MAGIC_CODE_V2,
     MIN_RECORD_SIZE,
 )
-from rmqindex.layout.store import BATCH_FOLDER, COMMITLOG_FOLDER, QUEUE_FOLDER
+from rmqindex.layout.store import BATCH_FOLDER, CHECKPOINT_NAME, COMMITLOG_FOLDER, QUEUE_FOLDER
 from rmqindex.record.records import Fault, check_record
 from rmqindex.storage.location import Location
 from rmqindex.storage.opening import open_source
-from rmqindex.store.checkpoint import CHECKPOINT_NAME
 from rmqindex.store.config import parse_config
 from rmqindex.store.dledger import is_dledger_folder
 
@@ -59,8 +58,6 @@ if TYPE_CHECKING:
 
     from rmqindex.storage.location import PathLike
     from rmqindex.storage.source import ByteSource
-
-__all__ = ["Dump", "dump_file"]
 
 _HINT = "say which with maxHashSlotNum and maxIndexNum"
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from rmqindex.export.folder import ExportResult
     from rmqindex.store.snapshot import SnapshotFile
 
-__all__ = ["EntrySelection", "entry_schema", "entry_tables", "export_entries"]
-
 _DEFAULT_FILE_SIZE = 256 * 1024 * 1024
 _FILE = "file"
 _STREAM = "entries-"

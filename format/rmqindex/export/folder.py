@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from rmqindex.commitlog.reading import UnagreedTail
 
-__all__ = ["ANEW", "ExportResult", "Folder", "OtherExportError", "Stream"]
-
 T = TypeVar("T")
 
 # Hidden from Spark, Arrow and DuckDB, which read the files of a directory.

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any, BinaryIO
 
-__all__ = ["DEFAULT_COLUMNS", "FORMATS", "PartFile", "as_table", "flat"]
-
 #: The columns of messages; the others repeat what ``properties`` holds.
 DEFAULT_COLUMNS = tuple(
     name for name in COMMITLOG_SCHEMA.names if name not in {"all_uniq_keys", "all_keys"}

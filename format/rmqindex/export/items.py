@@ -28,8 +28,6 @@ from rmqindex.record.text import as_text
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Field", "Item", "fields_of_dtype", "record_fields", "record_item", "shown"]
-
 _FORMATS = {1: ">b", 2: ">h", 4: ">i", 8: ">q"}
 # The integers between the magic code and the flags, with their sizes.
 _HEAD = (

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from rmqindex.errors import CorruptCommitLogError
     from rmqindex.export.folder import ExportResult
 
-__all__ = ["export_messages", "exported_range"]
-
 _STREAM = "messages"
 _DEFAULT_FILE_SIZE = 256 * 1024 * 1024
 _CRC_ADVICE = "mode='DROPMALFORMED' makes such a body null"

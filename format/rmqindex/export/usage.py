@@ -24,16 +24,6 @@ if TYPE_CHECKING:
     from rmqindex.storage.location import PathLike
     from rmqindex.store.snapshot import SnapshotFile
 
-__all__ = [
-    "GROUPS",
-    "FolderUsage",
-    "Usage",
-    "UsageRow",
-    "folder_usage",
-    "measure_usage",
-    "with_entries",
-]
-
 #: What messages can be counted by.
 GROUPS = ("topic", "queue", "hour")
 HOUR = 3_600_000  # milliseconds

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from rmqindex.layout.index_file import IndexHeader
     from rmqindex.storage.source import IndexSource
 
-__all__ = ["MAX_STEPS", "Hits", "find"]
-
 # A chain this long belongs to a crowded slot; reading on in file order is then faster.
 MAX_STEPS = 2000
 

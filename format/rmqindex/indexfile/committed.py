@@ -38,15 +38,6 @@ if TYPE_CHECKING:
     from rmqindex.storage.opening import FileMark
     from rmqindex.transaction.append_undo import AppendUndo
 
-__all__ = [
-    "TIERED_MAGICS",
-    "entry_rows",
-    "open_found_index",
-    "open_index_source",
-    "read_header",
-    "refuse_tiered_file",
-]
-
 #: tieredstore IndexStoreFile.BEGIN_MAGIC_CODE and END_MAGIC_CODE.
 TIERED_MAGICS = (bytes.fromhex("bcc50289"), bytes.fromhex("bcc50285"))
 

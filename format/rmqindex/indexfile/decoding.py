@@ -29,18 +29,6 @@ if TYPE_CHECKING:
 
     from rmqindex.layout.index_file import Geometry
 
-__all__ = [
-    "ENTRY_SCHEMA",
-    "LOOKUP_SCHEMA",
-    "MILLISECONDS",
-    "EntryColumns",
-    "Links",
-    "corrupt_entry",
-    "links_of",
-    "malformed",
-    "slots_of",
-]
-
 ENTRY_SCHEMA = pa.schema(
     [
         required_field("key_hash", pa.int32()),

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from rmqindex.layout.index_file import IndexHeader
     from rmqindex.storage.source import IndexSource
 
-__all__ = ["EntryReader", "MessageRun", "Mode", "read_message_run"]
-
 Mode = Literal["FAILFAST", "DROPMALFORMED"]
 
 # The most entries in a batch of a scan.

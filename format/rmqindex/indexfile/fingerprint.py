@@ -22,16 +22,6 @@ if TYPE_CHECKING:
 from rmqindex.storage.identity import FileIdentity  # noqa: TC001  (read by from_json)
 from rmqindex.storage.opening import ends_of
 
-__all__ = [
-    "FINAL_FIELDS",
-    "SAMPLED_ENTRY_BYTES",
-    "Fingerprint",
-    "checksum_below",
-    "checksum_of",
-    "entries_checksum",
-]
-
-
 # Entries compared at either end: a page of each.
 _SAMPLED_ENTRIES = 64
 

@@ -44,15 +44,6 @@ if TYPE_CHECKING:
     from rmqindex.layout.index_file import IndexHeader
     from rmqindex.storage.location import PathLike
 
-__all__ = [
-    "AmbiguousLayoutError",
-    "Layout",
-    "UnknownLayoutError",
-    "fits_layout",
-    "infer_layout",
-    "usual_layout",
-]
-
 _WORDS_PER_ENTRY = ENTRY_SIZE // SLOT_SIZE
 # The ratio of the default geometry and of most others: four entries per slot.
 _USUAL_RATIO = DEFAULT_INDEX_NUM // DEFAULT_HASH_SLOT_NUM

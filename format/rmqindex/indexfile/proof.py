@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from rmqindex.layout.index_file import Geometry, IndexHeader
     from rmqindex.storage.source import IndexSource
 
-__all__ = ["ensure_fits", "inherits_end", "last_written", "proved_count"]
-
 _BLOCK = 65_536
 # Which of the last entries the header's last offset and last time are of, -1 for the last one and
 # -2 for the one before: a broker stores the count, then the offset, then the time, and a reader or

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from rmqindex.keys.hash_set import HashSet
     from rmqindex.storage.location import PathLike
 
-__all__ = ["IndexFile"]
-
 _MODES = ("FAILFAST", "DROPMALFORMED")
 _DAMAGED_HINT = "mode=DROPMALFORMED reads the sound part of a damaged file"
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from rmqindex.layout.index_file import IndexHeader
     from rmqindex.storage.source import IndexSource
 
-__all__ = ["select_phy_offset"]
-
 # A broker that meets a cycle repeats it until its caller has enough; no caller needs more.
 _MAX_CYCLE_RESULTS = 1 << 20
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from rmqindex.indexfile.fingerprint import Fingerprint
     from rmqindex.indexfile.geometry import Layout
 
-__all__ = ["FEW_HASHES", "PointEntry", "walk_full_file", "walk_one"]
-
 #: As many hashes walk faster one by one than by the calls of NumPy and Arrow.
 FEW_HASHES = 8
 

@@ -34,16 +34,6 @@ if TYPE_CHECKING:
     from rmqindex.layout.index_file import IndexHeader
     from rmqindex.storage.source import IndexSource
 
-__all__ = [
-    "damaged_count",
-    "damaged_header",
-    "error_of_count",
-    "known_layout",
-    "layout_of_put",
-    "looks_emptied",
-    "then_counted",
-]
-
 # Places behind the counted entries whose slots are asked: in the first, a kill leaves an entry.
 _ASKED = 8
 # Bytes behind the header of a file without entries that are looked at for others than zeros.

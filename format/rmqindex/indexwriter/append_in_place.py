@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.layout.index_file import IndexHeader
 
-__all__ = ["Entries", "InPlaceAppend", "InPlaceFlush"]
-
 #: Key hashes, offsets in bytes, store times in epoch milliseconds: int32, int64, int64.
 Entries = tuple["NDArray[np.int32]", "NDArray[np.int64]", "NDArray[np.int64]"]
 

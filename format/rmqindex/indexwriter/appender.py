@@ -44,8 +44,6 @@ if TYPE_CHECKING:
 
     from rmqindex.indexfile.geometry import Layout
 
-__all__ = ["EntryAppender", "header_to_write", "repair_slots", "stale_slots"]
-
 _ENTRY_STRUCT = struct.Struct(">iqii")
 assert _ENTRY_STRUCT.size == ENTRY_SIZE
 

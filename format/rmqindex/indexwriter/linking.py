@@ -16,8 +16,6 @@ from rmqindex.layout.index_file import INVALID_INDEX
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["LINK_BATCH", "link", "slot_numbers"]
-
 # How many entries are linked at a time: their working arrays stay in the processor's cache.
 LINK_BATCH = 1 << 14
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from rmqindex.arguments import IntArray
     from rmqindex.storage.location import PathLike
 
-__all__ = ["IndexFileWriter", "open_appender"]
-
 
 class IndexFileWriter:
     """Writes one IndexFile, byte for byte as the broker does.

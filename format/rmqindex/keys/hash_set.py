@@ -13,8 +13,6 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["HashSet"]
-
 # Key hashes have 31 bits: they are never negative.
 _HASH_BITS = 31
 # Filter places per hash, as a power of two: about one in 16 other hashes passes.

@@ -21,19 +21,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = [
-    "KEY_SEPARATOR",
-    "TOPIC_KEY_SEPARATOR",
-    "appended_hash_codes",
-    "ascii_hash_codes",
-    "index_key",
-    "index_key_hashes",
-    "joined_hashes",
-    "key_hash",
-    "key_hashes",
-    "string_hash_codes",
-]
-
 # IndexService.buildKey and MessageConst.KEY_SEPARATOR.
 TOPIC_KEY_SEPARATOR = "#"
 KEY_SEPARATOR = " "

@@ -21,18 +21,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = [
-    "HASH_BITS",
-    "KEY_COLUMNS",
-    "TAG_INDEX_TYPE",
-    "expand_messages",
-    "indexed_tags",
-    "is_rolled_back",
-    "message_keys",
-    "pack_pairs",
-    "tag_key",
-]
-
 #: The columns of a message that make its keys, without tags, as :func:`expand_messages` takes them.
 KEY_COLUMNS = ("topic", "uniq_key", "keys", "sys_flag")
 #: By how many bits :func:`pack_pairs` shifts rows.

@@ -15,16 +15,6 @@ from rmqindex.arguments import text_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = [
-    "NotUtf8Error",
-    "bytes_at",
-    "check_text",
-    "check_topic",
-    "check_utf8",
-    "is_utf8",
-    "not_utf8",
-]
-
 
 class NotUtf8Error(ValueError):
     """A string is not UTF-8."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-__all__ = ["required_field"]
-
 
 def required_field(name: str, data_type: pa.DataType) -> pa.Field:
     """Return a column that is never null."""

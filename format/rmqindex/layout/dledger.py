@@ -10,25 +10,6 @@ from __future__ import annotations
 
 import struct
 
-__all__ = [
-    "BLANK_HEAD",
-    "BLANK_MAGIC",
-    "BODY_SIZE_OFFSET",
-    "CHECKPOINT_NAME",
-    "COMMITTED_INDEX_KEY",
-    "CONTROL_MAGICS",
-    "DATA_FOLDER",
-    "ENTRY_HEAD",
-    "INDEX_OFFSET",
-    "INDEX_UNIT",
-    "MAGICS",
-    "MAGIC_NORMAL",
-    "POS_OFFSET",
-    "SIZE_OFFSET",
-    "TERM_NAME",
-    "TERM_OFFSET",
-]
-
 # DLedgerEntry.BODY_OFFSET, 48 bytes: magic, size with this head, index, term, pos, channel, chain
 # CRC, body CRC, body size. No release computes either CRC: they are 0.
 ENTRY_HEAD = struct.Struct(">iiqqqiiii")

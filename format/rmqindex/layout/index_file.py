@@ -13,32 +13,6 @@ import numpy as np
 
 from rmqindex.arguments import int_of
 
-__all__ = [
-    "BEGIN_PHY_OFFSET_OFFSET",
-    "BEGIN_TIMESTAMP_OFFSET",
-    "DEFAULT_HASH_SLOT_NUM",
-    "DEFAULT_INDEX_NUM",
-    "DEFAULT_MAX_MSGS_NUM_BATCH",
-    "END_PHY_OFFSET_OFFSET",
-    "END_TIMESTAMP_OFFSET",
-    "ENTRY_DTYPE",
-    "ENTRY_SIZE",
-    "FIRST_POSITION",
-    "HASH_SLOT_COUNT_OFFSET",
-    "HEADER_DTYPE",
-    "HEADER_SIZE",
-    "HEADER_STRUCT",
-    "INDEX_COUNT_OFFSET",
-    "INT32_MAX",
-    "INT64_MAX",
-    "INT64_MIN",
-    "INVALID_INDEX",
-    "SLOT_DTYPE",
-    "SLOT_SIZE",
-    "Geometry",
-    "IndexHeader",
-]
-
 # IndexHeader.java: the six fields of the 40-byte header.
 HEADER_SIZE = 40
 BEGIN_TIMESTAMP_OFFSET = 0

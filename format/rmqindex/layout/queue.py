@@ -17,23 +17,6 @@ from rmqindex.layout.columns import required_field
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = [
-    "BATCH_UNIT_DTYPE",
-    "BLANK_SIZE",
-    "CONSUMER_GROUP_SCHEMA",
-    "CONSUME_QUEUE_SCHEMA",
-    "DEFAULT_BATCH_FILE_SIZE",
-    "DEFAULT_DELAY_LEVELS",
-    "DEFAULT_FILE_SIZE",
-    "LMQ_PREFIX",
-    "NO_COMPACTED_OFFSET",
-    "RETRY_PREFIX",
-    "SCHEDULE_TOPIC",
-    "SYSTEM_PREFIX",
-    "UNIT_DTYPE",
-    "unit_dtype",
-]
-
 # ConsumeQueue.CQ_STORE_UNIT_SIZE: 20 bytes.
 UNIT_DTYPE = np.dtype([("phy_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
 # BatchConsumeQueue.CQ_STORE_UNIT_SIZE: 46 bytes.

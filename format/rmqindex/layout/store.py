@@ -2,23 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "ABORT_NAME",
-    "BATCH_FOLDER",
-    "CHECKPOINT_NAME",
-    "COMMITLOG_FOLDER",
-    "CONFIG_FOLDER",
-    "DLEDGER_PREFIX",
-    "INDEX_FOLDER",
-    "LOCK_NAME",
-    "MULTI_PATH_SPLITTER",
-    "QUEUE_FOLDER",
-    "ROCKSDB_QUEUE_FOLDER",
-    "ROCKSDB_STORE_FOLDER",
-    "STORE_FOLDERS",
-    "TIERED_FOLDERS",
-]
-
 #: Where the IndexFiles are.
 INDEX_FOLDER = "index"
 #: Where the ConsumeQueues are, and those of batch topics

@@ -39,20 +39,6 @@ if TYPE_CHECKING:
     from rmqindex.query.key_usage import KeyGroup
     from rmqindex.store.snapshot import SnapshotFile
 
-__all__ = [
-    "FILE_COLUMNS",
-    "described",
-    "incomplete_index",
-    "incomplete_log",
-    "index_figure",
-    "key_usage_table",
-    "unpacking",
-    "untagged_keys",
-    "usage_table",
-    "with_messages",
-]
-
-
 _USAGE_TYPES = {
     "topic": pa.string(),
     "queue_id": pa.int32(),

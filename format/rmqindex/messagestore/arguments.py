@@ -22,8 +22,6 @@ from rmqindex.times import (
 if TYPE_CHECKING:
     from datetime import tzinfo
 
-__all__ = ["Time", "key_array", "selection_of", "since_millis", "texts_of", "time_range"]
-
 #: A point in time: epoch milliseconds, a text as the command line takes it, a datetime, or how long
 #: ago it is.
 Time = int | str | datetime | timedelta

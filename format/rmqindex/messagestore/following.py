@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from rmqindex.record.records import Records
     from rmqindex.storage.location import PathLike
 
-__all__ = ["Follower"]
-
 # Of the last messages, how many are known by their marks: a broker cuts what was not on disk yet.
 _MARKS = 4096
 # Up to so many bytes of them are compared by each poll, and the whole of the last file by one poll

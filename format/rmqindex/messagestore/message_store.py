@@ -67,8 +67,6 @@ if TYPE_CHECKING:
     from rmqindex.messagestore.arguments import Time
     from rmqindex.storage.location import PathLike
 
-__all__ = ["MessageStore"]
-
 
 class MessageStore:
     """A broker's store: its index and its CommitLog, read as one; answers are Arrow's.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rmqindex.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
+    from rmqindex.indexfile.single_chain import PointEntry as PointEntry
     from rmqindex.query.comparison import PARTS as PARTS
     from rmqindex.query.comparison import Difference as Difference
     from rmqindex.query.comparison import PartComparison as PartComparison
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from rmqindex.query.key_usage import store_of as store_of
     from rmqindex.query.many_keys import LOOKUP_SCHEMA as LOOKUP_SCHEMA
     from rmqindex.query.many_keys import lookup_keys as lookup_keys
-    from rmqindex.query.point_lookup import PointEntry as PointEntry
     from rmqindex.query.point_lookup import PointFile as PointFile
     from rmqindex.query.point_lookup import PointLog as PointLog
     from rmqindex.query.ranks import SearchedFile as SearchedFile

@@ -20,21 +20,6 @@ if TYPE_CHECKING:
     from rmqindex.consumequeue.reader import ConsumeQueue
     from rmqindex.store.snapshot import IndexSnapshot, SnapshotFile
 
-__all__ = [
-    "ENTRY",
-    "MESSAGE",
-    "UNIT",
-    "Block",
-    "Differ",
-    "Entries",
-    "FilesEqual",
-    "Range",
-    "common_range",
-    "compare_files",
-    "messages_of",
-    "units_of",
-]
-
 FilesEqual = Literal["equal", "equal but for names", "different"]
 #: The column "at" orders a block; rows are paired by it, by "hash" and by their order.
 Block: TypeAlias = "dict[str, NDArray[np.int64]]"

@@ -48,8 +48,6 @@ if TYPE_CHECKING:
     from rmqindex.query.compared_parts import Block, Differ, FilesEqual, Range
     from rmqindex.storage.location import PathLike
 
-__all__ = ["PARTS", "Difference", "PartComparison", "StoreComparison", "compare_stores"]
-
 Part = Literal["entries", "messages", "units"]
 #: What can be compared.
 PARTS: tuple[Part, ...] = ("entries", "messages", "units")

@@ -17,17 +17,6 @@ if TYPE_CHECKING:
 
     from rmqindex.store.snapshot import SnapshotFile
 
-__all__ = [
-    "Chains",
-    "Frequent",
-    "Pair",
-    "Pairs",
-    "SlotChains",
-    "count_pairs",
-    "most_frequent",
-    "number_pairs",
-]
-
 #: A topic and a key.
 Pair: TypeAlias = "tuple[str, str]"
 # Distinct hashes that are counted in one pass; more are counted by ranges, a pass for each.

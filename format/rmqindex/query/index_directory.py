@@ -16,6 +16,7 @@ from rmqindex.indexwriter.appender import EntryAppender
 from rmqindex.keys.hashing import index_key, key_hash
 from rmqindex.keys.messages import TAG_INDEX_TYPE, message_keys, tag_key
 from rmqindex.layout.index_file import DEFAULT_MAX_MSGS_NUM_BATCH, IndexHeader
+from rmqindex.layout.store import CHECKPOINT_NAME
 from rmqindex.query.loading import (
     finish_writes,
     geometry_of,
@@ -29,7 +30,6 @@ from rmqindex.query.loading import (
 )
 from rmqindex.storage.disk import make_directories
 from rmqindex.storage.writable import WritableFile
-from rmqindex.store.checkpoint import CHECKPOINT_NAME
 from rmqindex.store.contents import hold_writable
 from rmqindex.store.snapshot import read_listed
 from rmqindex.store.store import index_entries
@@ -43,8 +43,6 @@ if TYPE_CHECKING:
 
     from rmqindex.storage.location import Location, PathLike
     from rmqindex.transaction.directories import FileEntry
-
-__all__ = ["IndexDirectory", "QueryOffsetResult"]
 
 _Method = TypeVar("_Method", bound="Callable[..., Any]")
 

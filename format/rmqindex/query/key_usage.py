@@ -49,18 +49,6 @@ if TYPE_CHECKING:
     from rmqindex.storage.location import PathLike
     from rmqindex.store.snapshot import SnapshotFile
 
-__all__ = [
-    "KEY_GROUPS",
-    "KEY_ROWS",
-    "KeyGroup",
-    "KeyUsage",
-    "KeyUsageRow",
-    "listed_index",
-    "log_of",
-    "measure_keys",
-    "store_of",
-]
-
 KeyGroup = Literal["key", "tag"]
 #: What :func:`measure_keys` counts by.
 KEY_GROUPS: tuple[KeyGroup, ...] = ("key", "tag")

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from rmqindex.errors import RmqIndexError
 from rmqindex.indexfile.geometry import Layout
 from rmqindex.layout.index_file import FIRST_POSITION
-from rmqindex.layout.store import COMMITLOG_FOLDER, INDEX_FOLDER
+from rmqindex.layout.store import CHECKPOINT_NAME, COMMITLOG_FOLDER, INDEX_FOLDER
 from rmqindex.notebooks import html_table
 from rmqindex.storage.location import Location
 from rmqindex.storage.writable import WritableFile
-from rmqindex.store.checkpoint import CHECKPOINT_NAME, StoreCheckpoint
+from rmqindex.store.checkpoint import StoreCheckpoint
 from rmqindex.store.names import next_names
 from rmqindex.store.snapshot import layout_of_fullest
 from rmqindex.store.store import Store
@@ -34,18 +34,6 @@ if TYPE_CHECKING:
     from rmqindex.layout.index_file import IndexHeader
     from rmqindex.storage.location import PathLike
     from rmqindex.transaction.directories import FileEntry
-
-__all__ = [
-    "finish_writes",
-    "geometry_of",
-    "headers_html",
-    "headers_text",
-    "index_directory",
-    "loadable",
-    "next_name",
-    "stored_checkpoint",
-    "write_loaded_count",
-]
 
 
 def headers_text(headers: Sequence[IndexHeader]) -> str:

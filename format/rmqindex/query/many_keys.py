@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     #: The number of a file, and its entries.
     _Found = tuple[int, list[PointEntry] | pa.RecordBatch]
 
-__all__ = ["LOOKUP_SCHEMA", "lookup_keys"]
-
 #: What a lookup of keys returns; ``store_timestamp`` is exact where ``match_state`` is
 #: ``verified``, else cut to whole seconds after the file's first entry.
 LOOKUP_SCHEMA = pa.schema(

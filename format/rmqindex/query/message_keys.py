@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from rmqindex.commitlog.log import CommitLog
 
-__all__ = ["ALL_KEY_COLUMNS", "KeyMatches", "KeySet", "LogKeys", "hash_tags", "keys_at"]
-
 #: The columns of messages that their keys are made of.
 ALL_KEY_COLUMNS = ("topic", "all_uniq_keys", "all_keys")
 # As many messages are hashed faster one by one than by the calls of NumPy and Arrow.

@@ -53,8 +53,6 @@ if TYPE_CHECKING:
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.storage.source import ByteSource
 
-__all__ = ["PointEntry", "PointFile", "PointLog", "PointMessage"]
-
 _INT32 = struct.Struct(">i")
 _UNIQ_KEY, _KEYS, _TAGS = (
     name.decode() for name in (PROPERTY_UNIQ_KEY, PROPERTY_KEYS, PROPERTY_TAGS)

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from rmqindex.store.snapshot import SnapshotFile
     from rmqindex.transaction.directories import FileEntry
 
-__all__ = ["EntryRun", "Ranks", "SearchedFile", "choose_key"]
-
 #: Pairs of an entry and a key of its message that are compared to tell broken dispatches apart.
 _MOST_COMPARED = 1 << 18
 

@@ -41,22 +41,6 @@ if TYPE_CHECKING:
     from rmqindex.query.message_keys import KeyMatches
     from rmqindex.query.ranks import SearchedFile
 
-__all__ = [
-    "EXPIRED",
-    "MATCH_CODES",
-    "NO_LOG",
-    "VERIFIED",
-    "VERIFIED_COLUMNS",
-    "Comparison",
-    "KeyScope",
-    "MatchState",
-    "Verdict",
-    "Verifier",
-    "may_hold",
-    "only_key",
-    "pairs_kept",
-]
-
 MatchState = Literal[
     "verified",
     "unverified",

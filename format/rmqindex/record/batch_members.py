@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["BadInnerBatchError", "indexed_keys", "member_keys"]
-
 _UNIQ_KEY = PROPERTY_UNIQ_KEY.decode()
 _KEYS = PROPERTY_KEYS.decode()
 # So many bodies are held at a time; the largest messages have 4 MiB.

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
     from rmqindex.record.records import Records
 
-__all__ = ["build_batch", "one_chunk", "schema_of", "store_timestamps"]
-
 _FIXED = {
     "queue_id": (QUEUE_ID_OFFSET, "i4"),
     "flag": (FLAG_OFFSET, "i4"),

@@ -34,19 +34,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = [
-    "MAX_BODY_SIZE",
-    "MAX_TOTAL_SIZE",
-    "InnerMessage",
-    "UnpackedSizeError",
-    "body_crc_faults",
-    "decompress_bodies",
-    "decompress_body",
-    "inner_messages",
-    "is_inner_batch",
-    "iterate_inner_messages",
-]
-
 # Sixteen times the broker's maxMessageSize; a body that unpacks to more is a bomb, not a message.
 MAX_BODY_SIZE = 64 * 1024 * 1024
 # INNER_NUM, and a unit of a batch queue, count the messages of an inner batch in 16 bits.

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from rmqindex.record.records import Records
 
-__all__ = ["IndexKeys"]
-
 _COLUMNS = ("topic", "uniq_key", "keys", "sys_flag", "tags")
 _SPACE = ord(KEY_SEPARATOR)
 

@@ -21,18 +21,6 @@ from rmqindex.layout.record import IPV4_SIZE, IPV6_SIZE, PORT_SIZE
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = [
-    "GrpcMessageId",
-    "OffsetMessageId",
-    "RemotingMessageId",
-    "decode_message_id",
-    "decode_offset_msg_id",
-    "decode_uniq_key",
-    "host_text",
-    "host_texts",
-    "offset_message_ids",
-]
-
 _OFFSET_SIZE = 8
 _HEX = np.frombuffer(b"".join(b"%02X" % byte for byte in range(256)), "S2")
 _MAX_PORT = 0xFFFF

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["PropertyPairs", "Values", "parse_properties", "property_pairs"]
-
 _NAME_END = bytes([NAME_VALUE_SEPARATOR])
 _PAIR_END = bytes([PROPERTY_SEPARATOR])
 # Names of these lengths are compared as one number, which is twice as fast.

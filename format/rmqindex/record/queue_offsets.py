@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from rmqindex.record.records import Records
 
-__all__ = ["queue_offsets_in"]
-
 
 def queue_offsets_in(records: Records, topic: str, queue: str) -> NDArray[np.int64]:
     """Return the queue offsets of records in a queue, by topic or by name."""

@@ -43,17 +43,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = [
-    "Fault",
-    "Records",
-    "check_record",
-    "crc_fault",
-    "gather",
-    "have_places",
-    "parse_records",
-    "store_timestamp_of",
-]
-
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
 _INT16 = struct.Struct(">h")

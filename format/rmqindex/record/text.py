@@ -20,8 +20,6 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["as_text", "cut", "cut_where", "java_integer", "java_text", "java_texts"]
-
 # Those of C0 but for tab, line feed and carriage return, DEL, and those of C1.
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _REPLACEMENT = "\ufffd"

@@ -24,25 +24,6 @@ from rmqindex.errors import RmqIndexError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = [
-    "INDEX_NAME",
-    "absent_directories",
-    "check_size",
-    "ensure_directory",
-    "is_plain_name",
-    "make_directories",
-    "move_synced",
-    "naming",
-    "open_directory",
-    "open_regular",
-    "open_to_read",
-    "read_own",
-    "remove_empty",
-    "sync_directory",
-    "sync_name",
-    "sync_tree",
-]
-
 _SAFE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 #: The names in an index directory that a record may contain.
 INDEX_NAME = re.compile(r"[+-]?\d{1,40}")

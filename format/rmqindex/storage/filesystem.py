@@ -17,17 +17,6 @@ from rmqindex.storage.s3 import SCHEMES, S3Settings, check_no_secret, connect
 if TYPE_CHECKING:
     from rmqindex.storage.location import Location
 
-__all__ = [
-    "Status",
-    "UnreadableError",
-    "modified_time",
-    "open_failure",
-    "open_filesystem",
-    "status_of",
-    "unreadable",
-]
-
-
 # How Arrow's message begins where an S3 store has answered with an error.
 _AWS_ERROR = "AWS Error"
 

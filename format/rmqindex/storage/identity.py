@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Mapping
 
-__all__ = ["FileChangedError", "FileIdentity"]
-
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 # What S3, Google Cloud Storage and Azure call the version of an object, without case and hyphens.
 # In a bucket without versioning, every object may have the version "null".

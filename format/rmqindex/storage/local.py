@@ -32,9 +32,6 @@ from rmqindex.storage.filesystem import unreadable
 from rmqindex.storage.location import Location, PathLike
 from rmqindex.storage.source import IndexSource
 
-__all__ = ["LocalSource", "advise_file"]
-
-
 # Reads shorter than this (bytes) are scattered ones: read-ahead, which can be megabytes, would load
 # pages that nobody needs.
 _SHORT_READ = 64 * 1024

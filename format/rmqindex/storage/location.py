@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 
     import pyarrow.fs as pafs
 
-__all__ = ["Location", "PathLike", "Storage", "path_text"]
-
-
 PathLike = str | os.PathLike[str]
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")

@@ -28,21 +28,6 @@ if TYPE_CHECKING:
 
     from rmqindex.storage.source import ByteSource
 
-__all__ = [
-    "ByteSample",
-    "FileMark",
-    "UnsteadyError",
-    "ends_of",
-    "ensure_found",
-    "ensure_same",
-    "flushing",
-    "map_files",
-    "open_found",
-    "open_source",
-    "read_steady",
-    "wait_for_flush",
-]
-
 T = TypeVar("T")
 R = TypeVar("R")
 

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
     import pyarrow.fs as pafs
 
-__all__ = ["Fields", "RecordKind", "from_json", "shorten", "to_json"]
-
 # The most bytes of a record that lists the files of a directory; real ones are far smaller.
 _MAX_SIZE = 16 * 1024 * 1024
 # An object can be replaced between the requests for its size and for its bytes.

@@ -30,9 +30,6 @@ from rmqindex.storage.filesystem import (
 )
 from rmqindex.storage.source import IndexSource
 
-__all__ = ["RemoteSource"]
-
-
 # Two ranges no further apart than this (bytes) cost less as one request than as two.
 _COALESCE_GAP = 8 * 1024
 

@@ -15,17 +15,6 @@ from urllib.parse import parse_qsl, urlsplit
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-__all__ = [
-    "DEFAULT_ATTEMPTS",
-    "DEFAULT_CONNECT_TIMEOUT",
-    "DEFAULT_REQUEST_TIMEOUT",
-    "SCHEMES",
-    "S3Settings",
-    "check_no_secret",
-    "connect",
-    "without_keys",
-]
-
 #: The schemes of S3: Arrow's own, and Hadoop's, which Spark users write.
 SCHEMES = frozenset({"s3", "s3a", "s3n"})
 #: How many times a request is sent at most before its failure is an error.

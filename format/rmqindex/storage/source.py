@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from rmqindex.layout.index_file import Geometry
     from rmqindex.storage.identity import FileIdentity
 
-__all__ = ["ByteSource", "IndexSource"]
-
 # Bytes that a search for one other than zero reads at once, locally and from a remote store.
 _LOCAL_WINDOW = 4 * 1024 * 1024
 _REMOTE_WINDOW = 8 * 1024 * 1024

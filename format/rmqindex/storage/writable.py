@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-__all__ = ["WritableFile", "copy_sparse", "write_own"]
-
 _COPY_BYTES = 1 << 24
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 

@@ -27,17 +27,6 @@ from rmqindex.store.dledger import dledger_data
 from rmqindex.store.store import list_index_files
 from rmqindex.transaction.broker_lock import BrokerLock
 
-__all__ = [
-    "CHECKPOINT_NAME",
-    "DISPATCHED_OFFSET",
-    "StoreCheckpoint",
-    "cover_index",
-    "ensure_coverable",
-    "is_coverable",
-    "present_checkpoint",
-    "raise_checkpoint",
-]
-
 # StoreCheckpoint.java: five big-endian longs at the start of one page.
 _FIELDS = struct.Struct(">5q")
 _FILE_SIZE = 4096

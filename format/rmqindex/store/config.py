@@ -29,15 +29,6 @@ if TYPE_CHECKING:
 
     from rmqindex.storage.location import Location
 
-__all__ = [
-    "ConfigFile",
-    "ConsumerOffsets",
-    "config_databases",
-    "delay_offsets",
-    "parse_config",
-    "read_config",
-]
-
 T = TypeVar("T")
 
 #: Offsets by queue.

@@ -45,20 +45,6 @@ if TYPE_CHECKING:
     from rmqindex.transaction.broker_lock import StoreHold
     from rmqindex.transaction.directories import FileEntry
 
-__all__ = [
-    "hold_writable",
-    "manifest_of",
-    "refuse_database",
-    "refuse_other_file",
-    "refuse_other_log",
-    "refuse_rocksdb_index",
-    "refuse_rocksdb_queues",
-    "refuse_target",
-    "refuse_tiered_folder",
-    "rocksdb_index",
-    "rocksdb_queues",
-]
-
 # UtilAll.offset2FileName.
 _LOG_NAME = re.compile(rf"[0-9]{{{FILE_NAME_DIGITS}}}")
 # Names of the tiered storage's index files: epoch milliseconds.

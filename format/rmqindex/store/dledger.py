@@ -42,15 +42,6 @@ if TYPE_CHECKING:
     from rmqindex.storage.location import Location
     from rmqindex.transaction.directories import FileEntry
 
-__all__ = [
-    "begins_like_dledger",
-    "committed_index",
-    "dledger_data",
-    "entry_head_of",
-    "entry_place",
-    "is_dledger_folder",
-]
-
 # DLedgerUtils.offset2FileName.
 _LOG_NAME = re.compile(rf"[0-9]{{{FILE_NAME_DIGITS}}}")
 # IOUtils.string2File renames the old text before it renames the new one to its place.

@@ -20,16 +20,6 @@ from rmqindex.times import zone_of
 if TYPE_CHECKING:
     from rmqindex.transaction.directories import FileEntry
 
-__all__ = [
-    "broker_order",
-    "has_next_name",
-    "is_index_name",
-    "latest_name",
-    "local_time",
-    "next_names",
-    "timestamp_name",
-]
-
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  (local times are counted as if they were UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 _FIRST_LOCAL = (datetime.min - _EPOCH) // _MILLISECOND  # noqa: DTZ901

@@ -14,14 +14,6 @@ if TYPE_CHECKING:
 
     from rmqindex.storage.location import Location
 
-__all__ = [
-    "Hit",
-    "expand",
-    "has_pattern",
-    "is_hidden",
-    "matcher",
-]
-
 _PATTERN = re.compile(r"[*?\[{]")
 _BRACES = re.compile(r"\{([^{}]*)\}")
 # The most alternatives, which each pair of braces multiplies.

@@ -6,8 +6,6 @@ from pathlib import Path
 
 from rmqindex.storage.writable import write_own
 
-__all__ = ["sample_store", "write_sample_store"]
-
 
 def sample_store() -> Path:
     """Return the root of a small broker store written by Apache RocketMQ 5.3.3's own classes.

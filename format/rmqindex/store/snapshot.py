@@ -41,18 +41,6 @@ if TYPE_CHECKING:
     from rmqindex.indexfile.single_chain import PointEntry
     from rmqindex.storage.location import Location, PathLike
 
-
-__all__ = [
-    "IndexSnapshot",
-    "SnapshotFile",
-    "lacking_text",
-    "layout_beside",
-    "layout_of_fullest",
-    "open_in_store",
-    "open_proved",
-    "read_listed",
-]
-
 T = TypeVar("T")
 
 

@@ -48,17 +48,6 @@ if TYPE_CHECKING:
     from rmqindex.storage.location import PathLike
     from rmqindex.transaction.directories import Lister
 
-__all__ = [
-    "Store",
-    "index_entries",
-    "index_files",
-    "is_other_kind",
-    "list_index_files",
-    "log_in",
-    "rebuild_advice",
-    "root_of",
-]
-
 _EXPECTED = "IndexFiles, or a store with a folder index"
 
 

@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from rmqindex.storage.location import Location
     from rmqindex.transaction.directories import FileEntry
 
-__all__ = ["empty_error", "ensure_may_be_empty"]
-
-
 _FILES = frozenset({CHECKPOINT_NAME, ABORT_NAME, LOCK_NAME})
 _FOLDERS = STORE_FOLDERS | {INDEX_FOLDER, ROCKSDB_STORE_FOLDER}
 # Folders that are looked into for the error.

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from rmqindex.storage.location import PathLike
 
-__all__ = ["TopicTable"]
-
 _NAME = "topics.json"
 _TABLE = "topicConfigTable"
 _QUEUE_TYPE = "queue.type"

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
     from rmqindex.storage.records import Fields
 
-__all__ = ["AppendRecord", "AppendUndo", "HeaderMark", "UndoableAppend", "restore_places"]
-
 _ZEROS = bytes(1 << 20)
 _MARK_TEXT = re.compile(rf"([0-9]{{1,19}}) ((?:[0-9a-f]{{2}}){{0,{HEADER_SIZE}}})")
 _HEADER_TEXT = re.compile(f"[0-9a-f]{{{2 * HEADER_SIZE}}}")

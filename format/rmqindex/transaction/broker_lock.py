@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["BrokerLock", "BrokerState", "StoreHold"]
-
 # Linux's struct flock: l_type, l_whence, l_start, l_len, l_pid.
 _FLOCK = struct.Struct("hhqqi4x")
 # A writer also locks this byte plus its process id.

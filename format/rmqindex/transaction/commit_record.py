@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from rmqindex.storage.location import Location
     from rmqindex.storage.records import Fields
 
-__all__ = ["STAGING_PREFIX", "CommitRecord", "is_record", "job_of", "remove_object"]
-
 #: The prefix of every name in the directory that is not part of the index.
 STAGING_PREFIX = ".rmqindex-"
 _CLAIM_SUFFIX = ".claim"

@@ -35,17 +35,6 @@ if TYPE_CHECKING:
     #: Lists a directory, as :func:`directory_entries` does.
     Lister = Callable[[PathLike], list["FileEntry"]]
 
-__all__ = [
-    "FileEntry",
-    "append_place",
-    "directory_entries",
-    "entries_or_none",
-    "exists",
-    "kind_of",
-    "list_once",
-    "unfinished_append",
-]
-
 _NO_DIRECTORY = (FileNotFoundError, NotADirectoryError, PermissionError)
 
 

@@ -23,18 +23,6 @@ from rmqindex.transaction.owner import OWNER_RECORD, Owner
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = [
-    "Recovery",
-    "dead_jobs",
-    "has_owner",
-    "hold_lock",
-    "make_job",
-    "recover",
-    "recover_root",
-    "remove_job",
-    "remove_root",
-]
-
 _LOCK = "lock"
 _LOCK_WAIT_SECONDS = 600.0
 _POLL_SECONDS = 0.02

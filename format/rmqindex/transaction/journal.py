@@ -70,17 +70,6 @@ from rmqindex.transaction.used_names import NEXT_LAST_NAME
 if TYPE_CHECKING:
     from rmqindex.storage.records import Fields
 
-__all__ = [
-    "Journal",
-    "effective_listing",
-    "has_journal",
-    "journal_path",
-    "remove_leftovers",
-    "root_beside",
-    "root_name",
-    "staging_root",
-]
-
 _JOURNAL_NAME = "journal.json"
 _NEXT_JOURNAL = "journal.next"
 _UNDO = "undo"

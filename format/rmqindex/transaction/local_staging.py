@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from rmqindex.transaction.append_undo import AppendUndo, UndoableAppend
     from rmqindex.transaction.owner import Owner
 
-__all__ = ["LocalStaging"]
-
 
 @dataclass(frozen=True, slots=True)
 class LocalStaging:

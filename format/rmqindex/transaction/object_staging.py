@@ -59,8 +59,6 @@ if TYPE_CHECKING:
     from rmqindex.storage.location import Location
     from rmqindex.transaction.append_undo import UndoableAppend
 
-__all__ = ["ObjectStaging", "committed_listing"]
-
 _OWNER = "owner.json"
 _COPY_BYTES = 1 << 23
 

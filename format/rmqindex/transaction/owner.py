@@ -18,8 +18,6 @@ from rmqindex.storage.records import RecordKind
 if TYPE_CHECKING:
     from rmqindex.storage.records import Fields
 
-__all__ = ["OWNER_RECORD", "Owner"]
-
 _PROC = Path("/proc")
 _BOOT_ID = _PROC / "sys/kernel/random/boot_id"
 _NAMESPACE = _PROC / "self/ns/pid"

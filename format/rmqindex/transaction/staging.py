@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from rmqindex.transaction.append_undo import UndoableAppend
     from rmqindex.transaction.owner import Owner
 
-__all__ = ["Staging", "create_staging"]
-
 
 class Staging(Protocol):
     """The files of one job, from their making in many processes to one commit; picklable.

@@ -22,17 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-__all__ = [
-    "LAST_NAME",
-    "NEXT_LAST_NAME",
-    "forget_last_name",
-    "greatest",
-    "keep_last_name",
-    "last_used",
-    "read_last_name",
-    "read_remote_last_name",
-]
-
 #: The name of that file in the staging root.
 LAST_NAME = "last-name"
 #: The file's name while it is being written.

@@ -40,11 +40,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from rmqindex.answers.answer import Answer, Form, Zone
-    from rmqindex.audit.rules import Severity
+    from rmqindex.audit.queue_rules import Severity
     from rmqindex.indexfile.entries import Mode
     from rmqindex.indexfile.geometry import Layout
-
-__all__ = ["plot", "verify"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

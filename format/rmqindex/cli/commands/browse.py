@@ -66,8 +66,6 @@ if TYPE_CHECKING:
     from rmqindex.storage.location import PathLike
     from rmqindex.store.store import Store
 
-__all__ = ["dump", "messages", "usage"]
-
 _LIMIT = 20
 _INTERVAL = re.compile(r"[0-9]{1,5}(?:\.[0-9]{1,3})?")
 _LEAST_INTERVAL = 0.1

@@ -50,8 +50,6 @@ if TYPE_CHECKING:
     from rmqindex.answers.answer import Form, Row, Zone
     from rmqindex.indexfile.entries import Mode
 
-__all__ = ["cat"]
-
 # The states of entries whose messages damage may have taken.
 _OF_DAMAGE = ("not_a_record", "beyond_end")
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from rmqindex.indexfile.entries import Mode
     from rmqindex.indexfile.geometry import Layout
 
-__all__ = ["diff"]
-
 _PATH = "A store root, an index directory, an IndexFile, a CommitLog or ConsumeQueues, or a URI."
 
 

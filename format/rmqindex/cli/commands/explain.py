@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from rmqindex.explanation import Search
     from rmqindex.indexfile.geometry import Layout
 
-__all__ = ["explain"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explain:

@@ -52,8 +52,6 @@ if TYPE_CHECKING:
     from rmqindex.indexfile.entries import Mode
     from rmqindex.indexfile.geometry import Layout
 
-__all__ = ["export"]
-
 _SIZE = re.compile(r"(\d{1,15})\s*(B|KB|KiB|K|MB|MiB|M|GB|GiB|G)?", re.IGNORECASE)
 _POWERS = {"B": 0, "K": 1, "M": 2, "G": 3}
 _LEAST_SIZE = 1024

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from rmqindex.answers.answer import Answer, Form, Zone
 
-__all__ = ["groups"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Groups:

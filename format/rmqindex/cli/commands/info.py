@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.store.snapshot import SnapshotFile
 
-__all__ = ["info", "sample", "scan", "scan_entries"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Info:

@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from rmqindex.query.index_directory import QueryOffsetResult
     from rmqindex.store.snapshot import SnapshotFile
 
-__all__ = ["lookup"]
-
 # For so many keys without entries, others of nearly the same name are looked up.
 _LOOKED_AROUND = 8
 

@@ -55,8 +55,6 @@ if TYPE_CHECKING:
     from rmqindex.answers.answer import Answer, Form
     from rmqindex.transaction.directories import FileEntry
 
-__all__ = ["expire", "recover", "relayout"]
-
 _store_argument = partial(argument, "STORE", "A local store root, or its index directory.")
 
 

@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from rmqindex.indexfile.entries import Mode
     from rmqindex.indexfile.geometry import Layout
 
-__all__ = ["rebuild", "rebuild_queues"]
-
 _out_option = partial(option, "--out", metavar="DIR", type=PATH)
 
 
