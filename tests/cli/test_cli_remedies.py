@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 import shlex
 import shutil
@@ -311,6 +312,40 @@ def test_a_log_whose_newest_file_is_lost_for_good_has_a_way_out(run, placed):
         (command,) = of_rule(run, rule)
         code, _, err = run(*shlex.split(command))
         assert code == 0, err
+    assert sound(run)
+
+
+def noise(seed, offset, size, place=1):
+    """Return what writes random bytes over a part of an IndexFile, as a bad disk does."""
+    return lambda store: overwrite(offset, random.Random(seed).randbytes(size), place)(
+        store / "index", store / "commitlog"
+    )
+
+
+ENDLESS = {
+    **{f"noise {seed}": noise(seed, 440 + 20 * 30 * seed, 64) for seed in range(4)},
+    "a page of the newest file": noise(9, 1000, 2000, -1),
+    "a page of an unknown geometry": noise(7, 40, 3000),
+    "newest of the log": lambda store: max((store / "commitlog").iterdir()).unlink(),
+    "newest of the log, and noise": lambda store: (
+        ENDLESS["newest of the log"](store), ENDLESS["noise 1"](store)
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", ENDLESS)
+def test_who_types_what_the_last_line_says_comes_to_an_end(run, store, monkeypatch, damage):
+    """Each command once, and then ``verify`` finds nothing that is wrong."""
+    monkeypatch.chdir(store.parent)
+    ENDLESS[damage](store)
+    done = []
+    while (to_do := json.loads(run("verify", "store", "--json")[1])["to_do"]) is not None:
+        command = next(iter(typed(to_do)))
+        assert command not in done, to_do
+        code, _, err = run(*command)
+        assert code == 0, err
+        done.append(command)
+    assert done
     assert sound(run)
 
 

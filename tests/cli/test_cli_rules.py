@@ -344,6 +344,7 @@ CASES = {
     "index_ends_early": Case(unlink(4)),
     "index_behind": Case(copy_index, arguments=("copy", "--commit-log", "store/commitlog")),
     "stop_barrier": Case(lambda store: max((store / "commitlog").iterdir()).unlink()),
+    "entry_beyond_log": Case(lambda store: patch(files(store)[1], 428 + 20 * 10, b"\1" * 20)),
     # ConsumeQueues.
     "queues_missing": Case(lambda store: shutil.rmtree(store / "consumequeue")),
     "queue_missing": Case(lambda store: shutil.rmtree(store / "consumequeue/TopicTest/2")),

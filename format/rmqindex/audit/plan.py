@@ -62,6 +62,8 @@ if TYPE_CHECKING:
     from rmqindex.transaction.directories import FileEntry
 
 _DEFAULT_LIMIT = 1000
+# Rules that say what leads behind the log's end, and how to go on without what it has lost.
+_LEAD_BEHIND = {"stop_barrier", "entry_beyond_log", "queue_beyond_log"}
 
 
 def verify(
@@ -149,7 +151,22 @@ def whole_audit(
     places = [place_of(*row) for row in zip(*columns, strict=True)]
     first = {place: row for row, place in reversed(list(enumerate(places)))}
     findings = findings.take(pa.array(sorted(first.values()), pa.int64()))
+    if log is not None and _LEAD_BEHIND & {*findings["rule"].to_pylist()}:
+        findings = _without_end(findings, log)
     return with_agreeing_remedies(findings, has_log=log is not None)
+
+
+def _without_end(findings: pa.Table, log: CommitLog) -> pa.Table:
+    """Leave out that a log lost its end where what leads behind it says so, and what to do."""
+    try:
+        error = log.end_error()
+    except RmqIndexError:
+        return findings
+    if error is None or not log.max_offset:
+        return findings
+    lost = (str(error.path), "log_damaged", error.byte)
+    columns = (findings[name].to_pylist() for name in ("file", "rule", "byte"))
+    return findings.filter(pa.array([row != lost for row in zip(*columns, strict=True)]))
 
 
 def _millis(since: int | datetime | timedelta | None) -> int | None:

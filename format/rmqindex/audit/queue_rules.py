@@ -33,9 +33,9 @@ WHOLE_LOG = "If the CommitLog is whole, "
 # What to do where a rebuild of the queues mends them.
 QUEUES = f"{WHOLE_LOG}stop the broker and run `rmqindex rebuild-queues STORE --replace`."
 BEYOND_LOG = (
-    "Restore the newest files of the CommitLog; if it is whole, stop the broker and run "
-    "`rmqindex rebuild-queues STORE --replace --allow-loss`, which drops the units behind its "
-    "end (`--dry-run` shows how many)."
+    "Restore the newest files of the CommitLog if it lost them; if it is whole, or they are gone "
+    "for good, stop the broker and run `rmqindex rebuild-queues STORE --replace --allow-loss`, "
+    "which drops the units behind its end (`--dry-run` shows how many)."
 )
 _DAMAGED_MESSAGE = (
     "Keep a copy of the CommitLog; `rmqindex rebuild-queues STORE --replace --mode DROPMALFORMED` "

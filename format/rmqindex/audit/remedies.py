@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from rmqindex.audit.queue_rules import BEYOND_LOG, QUEUES, TOPICS, WHOLE_LOG
-from rmqindex.audit.rules import FINDING_SCHEMA, RESTORE_LOG, SURPLUS
+from rmqindex.audit.rules import (
+    ENTRIES_BEYOND_LOG,
+    FINDING_SCHEMA,
+    REBUILD,
+    RESTORE_LOG,
+    SURPLUS,
+)
 from rmqindex.errors import RmqIndexError
 from rmqindex.indexfile.geometry import Layout
 from rmqindex.storage.location import Location
@@ -26,6 +32,8 @@ _REBUILD = "`rmqindex rebuild STORE"
 _REPLACE = f"{_REBUILD} --replace"
 # A rebuild that is refused, or not enough, where another finding needs one that replaces.
 _CONTINUE = re.compile(f"{_REBUILD}(?: --resume)?`")
+# One that is refused where entries lead behind the log's end.
+_KEEPING = re.compile(f"(?P<command>{_REPLACE}(?:(?!--allow-loss)[^`])*)`")
 _CONDITION = re.compile(f"(?P<first>[Ii]){WHOLE_LOG[1:]}(?P<then>.)")
 _OPTION = re.compile(r" --[a-z-]+(?: [^- ]\S*)?")
 _LAYOUT_OPTION = "--max-hash-slot-num"
@@ -71,11 +79,15 @@ def with_agreeing_remedies(findings: pa.Table, *, has_log: bool) -> pa.Table:
     # What has to be replaced cannot be continued, and one rebuild does for all.
     replaces = any(f"{_REPLACE}{after}" in each for each in errors for after in ("`", " --max"))
     replaces |= SURPLUS in findings["rule"].to_pylist()  # a file that no rebuild writes on
-    needs_log = RESTORE_LOG in errors
+    is_damaged, is_short = (each in errors for each in (RESTORE_LOG, ENTRIES_BEYOND_LOG))
+    needs_log = is_damaged or is_short
 
     def agreed(remedy: str) -> str:
         if replaces:
             remedy = with_replacing(remedy)
+        if is_short and not is_damaged and remedy.startswith(WHOLE_LOG):
+            remedy = remedy.replace(REBUILD, ENTRIES_BEYOND_LOG)
+            remedy = _KEEPING.sub(r"\g<command> --allow-loss`", remedy)
         if needs_log:
             remedy = remedy.replace("; else restore it first", "")
         elif has_log and remedy.startswith(WHOLE_LOG):

@@ -28,7 +28,8 @@ FINDING_SCHEMA = pa.schema(
 )
 
 
-_REBUILD = f"{WHOLE_LOG}stop the broker and run `rmqindex rebuild STORE --replace`."
+#: What to do where a rebuild of the index mends it.
+REBUILD = f"{WHOLE_LOG}stop the broker and run `rmqindex rebuild STORE --replace`."
 _RESUME = f"{WHOLE_LOG}stop the broker and run `rmqindex rebuild STORE --resume`."
 _SALVAGE = (
     f"{WHOLE_LOG}stop the broker and run `rmqindex rebuild STORE --replace`; without a CommitLog, "
@@ -40,6 +41,12 @@ _HARMLESS = "Nothing needs to be done; a rebuild with `--replace` removes it."
 RESTORE_LOG = (
     "Restore the CommitLog from a replica or a backup, or name another with `--commit-log`; then "
     "run `rmqindex verify STORE` again."
+)
+#: What to do about entries that lead behind the log's end, which a rebuild drops if it is told to.
+ENTRIES_BEYOND_LOG = (
+    "Restore the newest files of the CommitLog if it lost them; if it is whole, or they are gone "
+    "for good, stop the broker and run `rmqindex rebuild STORE --replace --allow-loss`, which "
+    "drops the entries behind its end (`--dry-run` shows how many)."
 )
 
 
@@ -99,36 +106,36 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
         _NOTHING,
     ),
     AuditRule(
-        "begin_phy_offset", "error", "The header does not have the first entry's offset.", _REBUILD
+        "begin_phy_offset", "error", "The header does not have the first entry's offset.", REBUILD
     ),
     AuditRule(
         "end_phy_offset",
         "error",
         "The header does not have the last entry's offset, at which the broker resumes indexing.",
-        _REBUILD,
+        REBUILD,
     ),
     AuditRule(
         "begin_timestamp",
         "error",
         "The header does not have the first message's store time, from which all times of the "
         "file are counted.",
-        _REBUILD,
+        REBUILD,
     ),
     AuditRule(
         "end_timestamp",
         "error",
         "The header does not have the last message's store time, by which the broker chooses "
         "files.",
-        _REBUILD,
+        REBUILD,
     ),
     AuditRule(
         "inherited_header",
         "error",
         "A file without entries does not have the end of the file before it, by which the broker "
         "finds older files and resumes indexing.",
-        _REBUILD,
+        REBUILD,
     ),
-    AuditRule("slot_range", "error", "A slot holds no position of an entry.", _REBUILD),
+    AuditRule("slot_range", "error", "A slot holds no position of an entry.", REBUILD),
     AuditRule(
         "slot_uncounted",
         "warning",
@@ -142,25 +149,25 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
         "A slot with older entries leads to the entry that the header counts next, as after a kill "
         "within a put. Every search goes on from there, but the broker's next put hides the older "
         "ones from it.",
-        _REBUILD,
+        REBUILD,
     ),
-    AuditRule("slot_cross_link", "error", "A slot holds an entry of another slot.", _REBUILD),
+    AuditRule("slot_cross_link", "error", "A slot holds an entry of another slot.", REBUILD),
     AuditRule(
         "slot_newest",
         "error",
         "A slot does not hold its newest entry, which is hidden from every search.",
-        _REBUILD,
+        REBUILD,
     ),
     AuditRule(
-        "key_hash_range", "error", "A key hash is negative, so no search finds the entry.", _REBUILD
+        "key_hash_range", "error", "A key hash is negative, so no search finds the entry.", REBUILD
     ),
     AuditRule(
         "entry_unwritten",
         "error",
         "A counted entry was never written: all its bytes are zero.",
-        _REBUILD,
+        REBUILD,
     ),
-    AuditRule("chain_order", "error", "An entry does not lead to an older one.", _REBUILD),
+    AuditRule("chain_order", "error", "An entry does not lead to an older one.", REBUILD),
     AuditRule(
         "chain_own_link",
         "info",
@@ -169,32 +176,32 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
         _NOTHING,
     ),
     AuditRule(
-        "chain_cycle", "error", "A chain runs in a circle, in which the broker hangs.", _REBUILD
+        "chain_cycle", "error", "A chain runs in a circle, in which the broker hangs.", REBUILD
     ),
     AuditRule(
-        "chain_cross_link", "error", "An entry leads into the chain of another slot.", _REBUILD
+        "chain_cross_link", "error", "An entry leads into the chain of another slot.", REBUILD
     ),
     AuditRule(
         "chain_link",
         "error",
         "An entry does not lead to the next older one of its slot, which is hidden from every "
         "search.",
-        _REBUILD,
+        REBUILD,
     ),
     AuditRule(
-        "entry_unreachable", "error", "No slot and no newer entry leads to an entry.", _REBUILD
+        "entry_unreachable", "error", "No slot and no newer entry leads to an entry.", REBUILD
     ),
     AuditRule(
         "time_diff_range",
         "error",
         "An entry's seconds are negative, at which the broker stops.",
-        _REBUILD,
+        REBUILD,
     ),
     AuditRule(
         "time_diff",
         "error",
         "An entry's seconds are not what its message's store time gives.",
-        _REBUILD,
+        REBUILD,
     ),
     AuditRule(
         "first_entry_late",
@@ -209,9 +216,9 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
         "early.",
         "Nothing; look keys up without a begin time; the command lookup misses none.",
     ),
-    AuditRule("phy_offset_range", "error", "An offset is negative.", _REBUILD),
+    AuditRule("phy_offset_range", "error", "An offset is negative.", REBUILD),
     AuditRule(
-        "phy_offset_order", "warning", "An entry's offset is smaller than the one before.", _REBUILD
+        "phy_offset_order", "warning", "An entry's offset is smaller than the one before.", REBUILD
     ),
     # Files beside each other, and the store around them.
     AuditRule(
@@ -235,7 +242,7 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
         "error",
         "A file begins before the file before it ends, so that the broker's search may miss "
         "entries.",
-        _REBUILD,
+        REBUILD,
     ),
     AuditRule(
         "file_name_ahead",
@@ -357,12 +364,13 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
     AuditRule(
         "entry_expired", "info", "Entries lie before the CommitLog's first message.", _NOTHING
     ),
-    AuditRule("entry_dangling", "error", "No message starts at an entry's offset.", _REBUILD),
+    AuditRule("entry_dangling", "error", "No message starts at an entry's offset.", REBUILD),
     AuditRule(
         "entry_beyond_log",
         "error",
-        "An entry's offset lies behind the CommitLog's end.",
-        RESTORE_LOG,
+        "An entry's offset lies behind the CommitLog's end: the log lost its newest files, or the "
+        "entry was damaged.",
+        ENTRIES_BEYOND_LOG,
     ),
     AuditRule(
         "entry_in_gap", "warning", "An entry's offset lies in a gap between log files.", RESTORE_LOG
@@ -371,7 +379,7 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
         "entry_hash",
         "error",
         "The entry's key hash matches no key of its message.",
-        f"{_REBUILD} Where it refuses, the message may be damaged, not the entry: restore the "
+        f"{REBUILD} Where it refuses, the message may be damaged, not the entry: restore the "
         "file of the CommitLog, or give `--allow-loss` too.",
     ),
     AuditRule(
@@ -380,8 +388,8 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
         "A message's key is indexed more often than it has it, as after a recovery or a replay.",
         _HARMLESS,
     ),
-    AuditRule("key_missing", "error", "A key of a message has no entry.", _REBUILD),
-    AuditRule("coverage_gap", "error", "Messages with keys have no entries at all.", _REBUILD),
+    AuditRule("key_missing", "error", "A key of a message has no entry.", REBUILD),
+    AuditRule("coverage_gap", "error", "Messages with keys have no entries at all.", REBUILD),
     AuditRule("body_crc", "error", "A message's body has another CRC (`--bodies`).", _BODY),
     AuditRule(
         "body_packed",
@@ -403,7 +411,7 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
         "error",
         "Messages with keys lie before the first entry, though the broker deletes no file before "
         "the messages expire: a file was lost, or the index was switched off or begun late.",
-        _REBUILD,
+        REBUILD,
     ),
     AuditRule(
         "index_missing",
@@ -438,9 +446,7 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
         "error",
         "The last file ends behind the CommitLog: the broker skips every message until the log "
         "has passed that offset.",
-        "Restore the newest files of the CommitLog; if it is whole, stop the broker and run "
-        "`rmqindex rebuild STORE --replace --allow-loss`, which drops the entries behind its end "
-        "(`--dry-run` shows how many).",
+        ENTRIES_BEYOND_LOG,
     ),
     *QUEUE_RULES,
 )
