@@ -294,6 +294,8 @@ class _Count:
         """Return the keys of some hashes."""
         hashes = np.sort(hashes)
         messages = self._messages(hashes) if self.log is not None else {}
+        if not len(hashes):  # such as tags of messages without any
+            return []
         entries: Counter[tuple[int, Pair | None]] = Counter()
         chains = Chains(hashes)
         self._count_entries(hashes, entries)

@@ -207,6 +207,12 @@ class TestWhatIsAsked:
         with pytest.raises(ValueError, match="expected"):
             measured(STORE, by, limit=limit)
 
+    def test_messages_without_tags_have_no_row_of_tags(self, tmp_path):
+        """They are counted all the same, and so are their entries."""
+        root, _ = make_store(tmp_path, [("T", "k")] * 3)
+        usage = measured(root, "tag")
+        assert (usage.rows, usage.message_count, usage.entry_count) == ((), 3, 3)
+
     def test_an_index_without_entries_has_no_rows(self, tmp_path):
         """And nothing of it is an error."""
         root, _ = make_store(tmp_path, [("T", "k")], indexed=0)
