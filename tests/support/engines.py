@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from pyspark_rmqindex.files import list_slices, with_logs
 from pyspark_rmqindex.join import KeyColumns, LookupTask
-from pyspark_rmqindex.options import EVERYTHING, read_options
+from pyspark_rmqindex.options import read_options
 from pyspark_rmqindex.read import IndexReader
 from pyspark_rmqindex.schema import full_schema
 from pyspark_rmqindex.sql import KeyFinder, plan_files_of
@@ -25,6 +25,7 @@ from rmqindex import (
     key_hash,
     sample_store,
 )
+from rmqindex.messagestore import EVERYTHING
 from rmqindex.record import inner_messages
 from rmqindex.store import IndexSnapshot
 

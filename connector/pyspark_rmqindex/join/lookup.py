@@ -20,14 +20,14 @@ from pyspark_rmqindex.join.cost import STRATEGIES, Strategy, crossover, lookup_c
 from pyspark_rmqindex.join.summary import LookupSummary, register_lookup
 from pyspark_rmqindex.join.task import HOWS, KEYS_ONLY, How, LookupTask
 from pyspark_rmqindex.log_lines import log_warning
-from pyspark_rmqindex.options import AUTO, Range, option_text, planned_bound, read_options
-from pyspark_rmqindex.read.filters import Wanted
+from pyspark_rmqindex.options import AUTO, option_text, planned_bound, read_options
 from pyspark_rmqindex.read.lacking import lacking
 from pyspark_rmqindex.read.plan_log import log_plan
 from pyspark_rmqindex.read.planning import prune
 from pyspark_rmqindex.schema import KEY_COLUMNS, entry_schema
 from pyspark_rmqindex.worker_python import check_worker_python
 from rmqindex.commitlog import LogSnapshot  # noqa: TC001  (likewise)
+from rmqindex.messagestore import Range, Wanted
 from rmqindex.storage import Location, RecordKind, from_json, to_json
 
 if TYPE_CHECKING:

@@ -19,11 +19,11 @@ from pyspark_rmqindex.files.listing import open_slice
 from pyspark_rmqindex.files.slices import as_planned
 from pyspark_rmqindex.join.cost import Strategy, is_scanned
 from pyspark_rmqindex.join.key_chunk import KeyChunk, KeyColumns, Limits
-from pyspark_rmqindex.options import EVERYTHING, Range
 from pyspark_rmqindex.read.batches import BatchBuilder, keep, merge
 from pyspark_rmqindex.read.plan_log import log_plan
 from pyspark_rmqindex.read.verification import MessageCheck, handle_unverified, of_keys
 from pyspark_rmqindex.schema import MATCH_COLUMN
+from rmqindex.messagestore import EVERYTHING, Range
 from rmqindex.query import VERIFIED
 
 if TYPE_CHECKING:

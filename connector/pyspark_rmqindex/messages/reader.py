@@ -14,7 +14,7 @@ from pyspark_rmqindex.files.slices import as_planned
 from pyspark_rmqindex.files.stores import logs_of
 from pyspark_rmqindex.log_lines import Warnings, log_warning
 from pyspark_rmqindex.messages.columns import MessageColumns, log_columns
-from pyspark_rmqindex.options import LocalBound, Range, planned_bound, task_range, time_texts
+from pyspark_rmqindex.options import LocalBound, planned_bound, task_range, time_texts
 from pyspark_rmqindex.schema import STORE_COLUMN, PrunedReader, arrow_schema, check_not_null
 from rmqindex import CommitLog, CorruptCommitLogError
 from rmqindex.commitlog import Selection, ensure_end, in_halves, marked_file, select_messages
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from pyspark_rmqindex.options import MessageOptions
     from rmqindex import LogFile, RmqIndexError
+    from rmqindex.messagestore import Range
 
 
 @dataclass(frozen=True, slots=True)

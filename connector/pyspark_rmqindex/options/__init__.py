@@ -24,11 +24,8 @@ from pyspark_rmqindex.options.parse import (
 )
 from pyspark_rmqindex.options.read import ReadOptions, StreamOptions, Unverified
 from pyspark_rmqindex.options.times import (
-    EVERYTHING,
     EXECUTION_ID,
-    NOTHING,
     LocalBound,
-    Range,
     planned_bound,
     sql_times,
     system_zone,
@@ -40,16 +37,13 @@ from pyspark_rmqindex.options.write import SinkOptions
 __all__ = [
     "AUTO",
     "COLUMNS",
-    "EVERYTHING",
     "EXECUTION_ID",
-    "NOTHING",
     "OPTIONS",
     "LocalBound",
     "MessageOptions",
     "MessageStreamOptions",
     "Option",
     "QueueOptions",
-    "Range",
     "ReadOptions",
     "Scope",
     "SinkOptions",

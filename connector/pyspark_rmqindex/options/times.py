@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark import TaskContext
 
 from pyspark_rmqindex.options.kinds import END_TIME, TIME
+from rmqindex.messagestore import Range
 from rmqindex.times import (
     MILLISECOND,
     LocalTime,
@@ -33,45 +34,6 @@ _JAVA_VARIABLES = (
     "_JAVA_OPTIONS",
     "SPARK_SUBMIT_OPTS",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """A range of integers, both ends inclusive; None means no bound."""
-
-    low: int | None = None
-    high: int | None = None
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether the range holds no integer."""
-        return self.low is not None and self.high is not None and self.low > self.high
-
-    @property
-    def is_everything(self) -> bool:
-        """Whether the range holds every integer."""
-        return self.low is None and self.high is None
-
-    def __and__(self, other: Range) -> Range:
-        """Return the intersection."""
-        lows = [low for low in (self.low, other.low) if low is not None]
-        highs = [high for high in (self.high, other.high) if high is not None]
-        return Range(max(lows, default=None), min(highs, default=None))
-
-    def hull(self, other: Range) -> Range:
-        """Return the smallest range that holds both."""
-        if self.is_empty:
-            return other
-        if other.is_empty:
-            return self
-        return Range(
-            None if self.low is None or other.low is None else min(self.low, other.low),
-            None if self.high is None or other.high is None else max(self.high, other.high),
-        )
-
-
-EVERYTHING = Range()
-NOTHING = Range(1, 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyspark.sql.types import StructType
 
-    from pyspark_rmqindex.options import Range
+    from rmqindex.messagestore import Range
     from rmqindex.storage import Location
 
 # The most rows in a batch; larger batches do not fit into the processor's cache.

@@ -9,13 +9,13 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from functools import reduce
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.variant_utils import VariantUtils
 
-from pyspark_rmqindex.options import EVERYTHING, NOTHING, Range
 from pyspark_rmqindex.read.refusals import Calls
-from rmqindex.layout import INT32_MAX
+from rmqindex.messagestore import Around, Wanted, wanted_where
 from rmqindex.times import microseconds_of, to_milliseconds
 
 try:
@@ -57,41 +57,11 @@ except ImportError:  # PySpark 4.0 pushes nothing: no value is ever an instance 
     )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
 # A relation's lookups fail beyond this many (topic, key) pairs: each planning repeats the pairs of
 # all earlier ones, so that the cost would grow without bound.
 MAX_PAIRS = 4096
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What a scan must find."""
-
-    # The (topic, key) pairs to look up; None if keys are not looked up.
-    pairs: frozenset[tuple[str, str]] | None = None
-    key_hashes: frozenset[int] | None = None  # The key hashes to keep; None for all
-    time: Range = EVERYTHING  # Store times, epoch milliseconds
-    phy_offset: Range = EVERYTHING
-    position: Range = EVERYTHING
-    stores: frozenset[str] | None = None  # The stores to read; None for all
-
-    def widen(self, other: Wanted) -> Wanted:
-        """Return what covers at least the rows of both."""
-        return Wanted(
-            pairs=_union(self.pairs, other.pairs),
-            key_hashes=_union(self.key_hashes, other.key_hashes),
-            time=self.time.hull(other.time),
-            phy_offset=self.phy_offset.hull(other.phy_offset),
-            position=self.position.hull(other.position),
-            stores=_union(self.stores, other.stores),
-        )
-
-
-def _union(one: frozenset[T] | None, other: frozenset[T] | None) -> frozenset[T] | None:
-    return None if one is None or other is None else one | other
 
 
 def column_of(filter_: Filter) -> str | None:
@@ -108,20 +78,13 @@ def filters_to_wanted(
 ) -> Wanted:
     """Turn the filters of one scan, which are ANDed, into what it must find."""
     filters = list(filters)
-    wanted = Wanted(
-        time=_range_of("store_timestamp", filters, _milliseconds),
-        phy_offset=_range_of("phy_offset", filters, _integers),
-        position=_range_of("position", filters, _integers),
-        stores=_bound_values("store", filters, str),
-    )
+    found = reduce(Wanted.narrow, map(_wanted_of, filters), Wanted())
+    topics, bound_keys = found.topics, found.keys
+    wanted = replace(found, topics=None, keys=None, key_hashes=None)
     if not keys:
-        hashes = _bound_values("key_hash", filters, int)
-        if hashes is not None:  # no entry has a negative hash
-            hashes = frozenset(hash_ for hash_ in hashes if 0 <= hash_ <= INT32_MAX)
-        return replace(wanted, key_hashes=hashes)
-    bound = {name: _bound_values(name, filters, str) for name in ("topic", "key")}
-    topics, bound_keys = bound["topic"], bound["key"]
+        return replace(wanted, key_hashes=found.key_hashes)
     if topics is None or bound_keys is None:
+        bound = {"topic": topics, "key": bound_keys}
         names = [name for name, values in bound.items() if values is None]
         raise ValueError((calls or Calls()).for_unbound(names, _pushed_text(filters)))
     count = len(topics) * len(bound_keys)
@@ -158,6 +121,16 @@ def filter_text(filter_: Filter) -> str:
     return f"{column} {_OPERATORS.get(type(filter_), type(filter_).__name__)} {text}"
 
 
+_COMPARED = {
+    EqualTo: "=",
+    EqualNullSafe: "=",
+    GreaterThan: ">",
+    GreaterThanOrEqual: ">=",
+    LessThan: "<",
+    LessThanOrEqual: "<=",
+    In: "IN",
+    IsNull: "IN",
+}
 # Lists of values can be long.
 _SHOWN_CHARACTERS = 200
 
@@ -171,106 +144,31 @@ def _pushed_text(filters: Sequence[Filter]) -> str:
     return pushed
 
 
-def _of(name: str, filters: Iterable[Filter]) -> list[Any]:
-    return [filter_ for filter_ in filters if column_of(filter_) == name]
+def _wanted_of(filter_: Filter) -> Wanted:
+    """Return what one filter asks for."""
+    column = column_of(filter_)
+    operator = _COMPARED.get(type(filter_))
+    if column is None or operator is None:
+        return Wanted()
+    literals: Sequence[object] = [getattr(filter_, "value", None)]
+    if isinstance(filter_, In):
+        literals = filter_.value
+    # IsNull is Spark's form of <=> NULL; no column is ever NULL.
+    return wanted_where(
+        column,
+        operator if None not in literals else "IN",
+        [_literal(literal) for literal in literals if literal is not None],
+    )
 
 
-def _bound_values(name: str, filters: Sequence[Filter], type_: type[T]) -> frozenset[T] | None:
-    """Return the values that a column is bound to, or None if it is not bound."""
-    bound: frozenset[T] | None = None
-    for filter_ in _of(name, filters):
-        values: Iterable[Any]
-        if isinstance(filter_, In):
-            values = [value for value in filter_.value if value is not None]
-        elif isinstance(filter_, (EqualTo, EqualNullSafe)):
-            values = [] if filter_.value is None else [filter_.value]
-        elif isinstance(filter_, IsNull):  # Spark's form of <=> NULL; no column is ever NULL
-            values = []
-        else:
-            continue
-        if not all(isinstance(value, type_) for value in values):
-            continue
-        candidates = frozenset(values)
-        bound = candidates if bound is None else bound & candidates
-    return bound
-
-
-def _range_of(
-    name: str, filters: Sequence[Filter], convert: Callable[[Filter], Range | None]
-) -> Range:
-    result = EVERYTHING
-    for filter_ in _of(name, filters):
-        if isinstance(filter_, IsNull):
-            return NOTHING
-        bounds = convert(filter_)
-        if bounds is not None:
-            result &= bounds
-    return result
-
-
-def _integers(filter_: Filter) -> Range | None:
-    return _compare(filter_, _integer)
-
-
-def _milliseconds(filter_: Filter) -> Range | None:
-    return _compare(filter_, _around)
-
-
-class _Around(NamedTuple):
-    """The column's values next to a literal; equal if the column can hold the literal."""
-
-    floor: int
-    ceiling: int
-
-    @property
-    def equal(self) -> Range:
-        """The values that equal the literal."""
-        return Range(self.floor, self.floor) if self.floor == self.ceiling else NOTHING
-
-
-def _integer(value: object) -> _Around | None:
-    if not isinstance(value, int) or isinstance(value, bool):
-        return None
-    return _Around(value, value)
-
-
-def _around(value: object) -> _Around | None:
+def _literal(value: object) -> object:
     if isinstance(value, DistantTime):
         micros = value.microseconds
     elif isinstance(value, dt.datetime) and value.tzinfo is not None:
         micros = microseconds_of(value)
     else:
-        return None
-    return _Around(to_milliseconds(micros, up=False), to_milliseconds(micros, up=True))
-
-
-def _compare(filter_: Filter, around: Callable[[object], _Around | None]) -> Range | None:
-    """Return the column's values that pass; None if the filter is not understood."""
-    if isinstance(filter_, In):
-        literals = [around(literal) for literal in filter_.value if literal is not None]
-        hull = NOTHING
-        for around_ in literals:
-            hull = EVERYTHING if around_ is None else hull.hull(around_.equal)
-        return hull
-    value = around(getattr(filter_, "value", None))
-    if value is None:
-        return None
-    floor, ceiling = value
-    passing: Range | None
-    match filter_:
-        case EqualTo() | EqualNullSafe():
-            passing = value.equal
-        case GreaterThan():
-            passing = Range(low=floor + 1)
-        case GreaterThanOrEqual():
-            passing = Range(low=ceiling)
-        case LessThan():
-            passing = Range(high=ceiling - 1)
-        case LessThanOrEqual():
-            passing = Range(high=floor)
-        case _:
-            passing = None
-    return passing
+        return value
+    return Around(to_milliseconds(micros, up=False), to_milliseconds(micros, up=True))
 
 
 _READING = "_get_timestamp"

@@ -36,11 +36,12 @@ from typing import TYPE_CHECKING
 
 from pyspark_rmqindex.log_lines import log_warning
 from pyspark_rmqindex.options import wants_pushdown
-from pyspark_rmqindex.read.filters import MAX_PAIRS, Wanted
+from pyspark_rmqindex.read.filters import MAX_PAIRS
 from pyspark_rmqindex.read.plan_log import state_directory
 from pyspark_rmqindex.read.refusals import Calls
 from pyspark_rmqindex.spark_version import plans_each_scan
 from rmqindex import RmqIndexError
+from rmqindex.messagestore import Wanted  # noqa: TC001  (read by from_json)
 from rmqindex.storage import RecordKind, from_json, to_json, write_own
 
 if TYPE_CHECKING:

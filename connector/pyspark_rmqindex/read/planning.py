@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark.sql.datasource import InputPartition
 
 from pyspark_rmqindex.files.stores import with_logs
-from pyspark_rmqindex.options import EVERYTHING, LocalBound, Range, planned_bound
-from pyspark_rmqindex.read.filters import Wanted
+from pyspark_rmqindex.options import LocalBound, planned_bound
 from rmqindex import index_key, key_hash
 from rmqindex.keys import is_utf8
 from rmqindex.layout import ENTRY_SIZE
+from rmqindex.messagestore import EVERYTHING, Range, Wanted
 from rmqindex.times import to_milliseconds
 
 if TYPE_CHECKING:
@@ -129,30 +129,17 @@ def query_of(options: ReadOptions, wanted: Wanted) -> tuple[Query, Wanted]:
 
 
 def prune(files: Iterable[FileSlice], wanted: Wanted) -> list[FileSlice]:
-    """Drop the files, and the ends of files, that cannot hold what is wanted.
-
-    The header proves only one thing: no entry is earlier than its file's ``begin_timestamp``.
-    The ``end_*`` fields are those of the last put, not the greatest, and offsets are in any
-    order, so they prove nothing.
-    """
-    if (
-        wanted.time.is_empty
-        or wanted.phy_offset.is_empty
-        or wanted.position.is_empty
-        or wanted.pairs == frozenset()
-        or wanted.key_hashes == frozenset()
-        or wanted.stores == frozenset()
-    ):
+    """Drop the files, and the ends of files, that cannot hold what is wanted."""
+    if wanted.is_empty:
         return []
     pruned = []
-    low, high = wanted.position.low, wanted.position.high
-    latest = wanted.time.high
     for file_slice in files:
-        start = file_slice.start if low is None else max(file_slice.start, low)
-        stop = file_slice.stop if high is None else min(file_slice.stop, high + 1)
-        if start < stop and (latest is None or file_slice.begin_timestamp <= latest):
-            is_whole = (start, stop) == (file_slice.start, file_slice.stop)
-            pruned.append(file_slice if is_whole else replace(file_slice, start=start, stop=stop))
+        part = wanted.part(file_slice.begin_timestamp, file_slice.start, file_slice.stop)
+        if part is None:
+            continue
+        start, stop = part
+        is_whole = part == (file_slice.start, file_slice.stop)
+        pruned.append(file_slice if is_whole else replace(file_slice, start=start, stop=stop))
     return pruned
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from pyspark_rmqindex.files.listing import list_slices, open_slice
 from pyspark_rmqindex.files.slices import as_planned
-from pyspark_rmqindex.options import EVERYTHING, Range, task_range, time_texts
+from pyspark_rmqindex.options import task_range, time_texts
 from pyspark_rmqindex.read.batches import BatchBuilder, keep, merge
 from pyspark_rmqindex.read.filters import filter_text, filters_to_wanted
 from pyspark_rmqindex.read.lacking import lacking
@@ -25,6 +25,7 @@ from pyspark_rmqindex.schema import (
     PrunedReader,
 )
 from rmqindex import index_key_hashes
+from rmqindex.messagestore import EVERYTHING, Range
 from rmqindex.query import VERIFIED_COLUMNS, may_hold
 
 if TYPE_CHECKING:
@@ -37,9 +38,9 @@ if TYPE_CHECKING:
     from pyspark_rmqindex.files.listing import Listing
     from pyspark_rmqindex.files.slices import FileSlice
     from pyspark_rmqindex.options import ReadOptions
-    from pyspark_rmqindex.read.filters import Wanted
     from pyspark_rmqindex.read.planning import Query
     from rmqindex import IndexFile
+    from rmqindex.messagestore import Wanted
 
 # Columns that an entry itself does not hold, or not exactly.
 _OF_MESSAGES = frozenset({*KEY_COLUMNS, *EXTRA_MESSAGE_COLUMNS, MATCH_COLUMN, "store_timestamp"})

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from pyspark_rmqindex.files.slices import FileSlice
-    from pyspark_rmqindex.options import Range, ReadOptions
+    from pyspark_rmqindex.options import ReadOptions
     from rmqindex import CommitLog, IndexFile
+    from rmqindex.messagestore import Range
     from rmqindex.query import Comparison
 
 # The most bytes of messages held at once if bodies or properties are requested.

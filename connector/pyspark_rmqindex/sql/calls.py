@@ -26,10 +26,11 @@ from pyspark.sql.udtf import AnalyzeResult
 from pyspark_rmqindex.files.listing import list_slices
 from pyspark_rmqindex.files.stores import absolute_log, with_logs
 from pyspark_rmqindex.log_lines import log_warning
-from pyspark_rmqindex.options import AUTO, OPTIONS, Range, option_text, read_options, scopes_of
+from pyspark_rmqindex.options import AUTO, OPTIONS, option_text, read_options, scopes_of
 from pyspark_rmqindex.options.foreign import FOREIGN, options_named
 from pyspark_rmqindex.read.lacking import lacking
 from pyspark_rmqindex.schema import entry_schema
+from rmqindex.messagestore import Range
 from rmqindex.times import (
     MILLISECOND,
     TimeUnitError,

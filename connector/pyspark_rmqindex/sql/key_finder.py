@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from pyspark_rmqindex.files.slices import FileSlice
-    from pyspark_rmqindex.options import Range, ReadOptions
+    from pyspark_rmqindex.options import ReadOptions
     from rmqindex.commitlog import LogSnapshot
+    from rmqindex.messagestore import Range
     from rmqindex.query import PointEntry
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)

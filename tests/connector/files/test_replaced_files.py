@@ -23,12 +23,13 @@ from examples import examples
 from pyspark_rmqindex import DefaultSource
 from pyspark_rmqindex.files.listing import list_slices
 from pyspark_rmqindex.join import KeyColumns, LookupTask
-from pyspark_rmqindex.options import EVERYTHING, read_options, stream_options
+from pyspark_rmqindex.options import read_options, stream_options
 from pyspark_rmqindex.schema import full_schema
 from pyspark_rmqindex.sql import KeyFinder
 from pyspark_rmqindex.stream import IndexStreamReader
 from rmqindex import IndexFileWriter, Layout, RmqIndexError
 from rmqindex.bulk import relayout_index
+from rmqindex.messagestore import EVERYTHING
 from s3_server import BUCKET
 
 BEGIN = 1_700_000_000_000

@@ -21,7 +21,7 @@ from pyspark_rmqconsumequeue import DefaultSource as QueueSource
 from pyspark_rmqindex import DefaultSource as IndexSource
 from pyspark_rmqindex.files import list_slices, with_logs
 from pyspark_rmqindex.join import KeyColumns, LookupTask
-from pyspark_rmqindex.options import EVERYTHING, read_options
+from pyspark_rmqindex.options import read_options
 from pyspark_rmqindex.schema import full_schema
 from pyspark_rmqindex.sql import KeyFinder, plan_files_of
 from replacements import (
@@ -35,6 +35,7 @@ from replacements import (
     truncated_and_rewritten,
 )
 from rmqindex import RmqIndexError
+from rmqindex.messagestore import EVERYTHING
 
 GEOMETRY = {
     "maxHashSlotNum": str(LAYOUT.hash_slot_num),

@@ -17,7 +17,7 @@ from pyspark.sql.types import StringType, StructField, StructType, TimestampType
 from pyspark_rmqindex.files import list_slices
 from pyspark_rmqindex.join.key_chunk import KeyChunk, KeyColumns, Limits
 from pyspark_rmqindex.join.task import HOWS, LookupTask
-from pyspark_rmqindex.options import EVERYTHING, Range, read_options
+from pyspark_rmqindex.options import read_options
 from pyspark_rmqindex.schema import full_schema
 from rmqindex import (
     CorruptIndexError,
@@ -26,6 +26,7 @@ from rmqindex import (
     Layout,
     RmqIndexError,
 )
+from rmqindex.messagestore import EVERYTHING, Range
 from twin import java_hash
 
 BEGIN = 1_700_000_000_000

@@ -8,7 +8,6 @@ import pytest
 from pyspark import TaskContext
 
 from pyspark_rmqindex.options import (
-    Range,
     message_options,
     message_stream_options,
     planned_bound,
@@ -20,6 +19,7 @@ from pyspark_rmqindex.options import (
     time_texts,
 )
 from rmqindex.layout import INT64_MAX, INT64_MIN
+from rmqindex.messagestore import Range
 from rmqindex.times import parse_time
 
 

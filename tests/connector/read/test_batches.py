@@ -17,10 +17,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pyspark_rmqindex.options import NOTHING, Range
 from pyspark_rmqindex.read.batches import MAX_ROWS, BatchBuilder, keep, merge
 from pyspark_rmqindex.schema import arrow_schema, full_schema
 from rmqindex import CorruptIndexError
+from rmqindex.messagestore import NOTHING, Range
 from rmqindex.storage import Location
 from rmqindex.times import LAST_MILLISECOND
 

@@ -21,7 +21,6 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from pyspark_rmqindex.options import NOTHING, Range
 from pyspark_rmqindex.read.filters import (
     MAX_PAIRS,
     Wanted,
@@ -30,6 +29,7 @@ from pyspark_rmqindex.read.filters import (
     filters_to_wanted,
 )
 from pyspark_rmqindex.read.refusals import Calls
+from rmqindex.messagestore import NOTHING, Range
 from rmqindex.storage import from_json, to_json
 
 TOPIC, KEY, HASH = ("topic",), ("key",), ("key_hash",)

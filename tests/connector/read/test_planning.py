@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_rmqindex.files import FileSlice
-from pyspark_rmqindex.options import NOTHING, Range, read_options
+from pyspark_rmqindex.options import read_options
 from pyspark_rmqindex.read.batches import keep
-from pyspark_rmqindex.read.filters import Wanted
 from pyspark_rmqindex.read.planning import (
     Query,
     apportion,
@@ -25,6 +24,7 @@ from pyspark_rmqindex.read.planning import (
 )
 from rmqindex import index_key, key_hash
 from rmqindex.indexfile import Fingerprint
+from rmqindex.messagestore import NOTHING, Range, Wanted
 from rmqindex.query import may_hold
 from rmqindex.storage import FileIdentity, Location
 

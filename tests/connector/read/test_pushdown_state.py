@@ -14,9 +14,9 @@ import pytest
 from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, In
 
 from damage import DAMAGES, damaged
-from pyspark_rmqindex.options import Range, read_options
+from pyspark_rmqindex.options import read_options
 from pyspark_rmqindex.read import plan_leak, plan_log
-from pyspark_rmqindex.read.filters import MAX_PAIRS, Wanted
+from pyspark_rmqindex.read.filters import MAX_PAIRS
 from pyspark_rmqindex.read.plan_leak import (
     PlanId,
     create_state,
@@ -29,6 +29,7 @@ from pyspark_rmqindex.read.plan_leak_reader import SharedPlanReader
 from pyspark_rmqindex.read.plan_log import ScanPlan, plan_from_schema, plan_schema, record_plan
 from pyspark_rmqindex.schema import full_schema
 from rmqindex import RmqIndexError
+from rmqindex.messagestore import Range, Wanted
 
 
 @pytest.fixture

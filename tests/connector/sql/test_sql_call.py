@@ -21,7 +21,7 @@ from pyspark.sql.udtf import AnalyzeArgument
 
 from kinds import sampled
 from pyspark_rmqindex.join import hash_columns
-from pyspark_rmqindex.options import EVERYTHING, Range, read_options
+from pyspark_rmqindex.options import read_options
 from pyspark_rmqindex.read import IndexPartition, IndexReader, Query
 from pyspark_rmqindex.sql import key_finder
 from pyspark_rmqindex.sql.calls import bind, check_path, plan_call, plan_files_of, time_range
@@ -29,6 +29,7 @@ from pyspark_rmqindex.sql.functions import _LookupFunction
 from pyspark_rmqindex.sql.key_finder import KeyFinder
 from pyspark_rmqindex.sql.series_hashes import hash_series
 from rmqindex import IndexFileWriter, Layout, RmqIndexError, index_key, key_hash, sample_store
+from rmqindex.messagestore import EVERYTHING, Range
 
 TYPES = {str: StringType(), bool: BooleanType(), int: IntegerType(), type(None): NullType()}
 STORE = str(sample_store())

@@ -42,7 +42,7 @@ def _untimed(question: dict[str, Any]) -> dict[str, Any]:
 
 
 def _times(question: dict[str, Any]) -> Any:
-    from pyspark_rmqindex.options import Range
+    from rmqindex.messagestore import Range
 
     return Range(question.get("begin"), question.get("end"))
 
