@@ -79,11 +79,14 @@ differential: $(VENV)/.dev
 	@.ci/check-maven
 	$(BIN)/python -m tests.system.differential $(DIFFERENTIAL)
 
-## make random-sql  5,000 random statements on classic and Connect sessions (an hour)
+## make random-sql  13,000 random statements on Spark, DuckDB, Polars and DataFusion (an hour)
 random-sql: $(VENV)/.dev
 	@.ci/check-java
 	$(BIN)/python -m tests.system.random_sql --session classic $(RANDOM_SQL)
 	$(BIN)/python -m tests.system.random_sql --session connect $(RANDOM_SQL)
+	$(BIN)/python -m tests.system.random_sql --session duckdb $(RANDOM_SQL)
+	$(BIN)/python -m tests.system.random_sql --session polars $(RANDOM_SQL)
+	$(BIN)/python -m tests.system.random_sql --session datafusion $(RANDOM_SQL)
 
 ## make fuzz     fuzz the decoders, 20 seconds each target (seven minutes)
 fuzz: $(VENV)/.fuzz

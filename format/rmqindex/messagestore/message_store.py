@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -14,14 +13,13 @@ from rmqindex.answers.plot import IMAGE_TYPES
 from rmqindex.arguments import int_or_none
 from rmqindex.audit.plan import verify
 from rmqindex.bulk.rebuild import rebuild_index
-from rmqindex.commitlog.selection import Selection, select_messages
-from rmqindex.commitlog.snapshot import commit_log_of
+from rmqindex.commitlog.selection import Selection
 from rmqindex.consumequeue.progress import consumer_progress
 from rmqindex.errors import RmqIndexError
 from rmqindex.explanation.explain import explain_lookup
 from rmqindex.explanation.reach import missing_beside, uncovered
 from rmqindex.export.entries import EntrySelection, entry_schema, entry_tables
-from rmqindex.export.formats import DEFAULT_COLUMNS, as_table
+from rmqindex.export.formats import DEFAULT_COLUMNS
 from rmqindex.export.usage import measure_usage
 from rmqindex.keys.utf8 import check_topic
 from rmqindex.messagestore.answers import (
@@ -31,7 +29,6 @@ from rmqindex.messagestore.answers import (
     incomplete_log,
     index_figure,
     key_usage_table,
-    unpacking,
     untagged_keys,
     usage_table,
     with_messages,
@@ -43,6 +40,7 @@ from rmqindex.messagestore.arguments import (
     texts_of,
     time_range,
 )
+from rmqindex.messagestore.source import StoreSource
 from rmqindex.notebooks import html_table
 from rmqindex.query.key_usage import KEY_GROUPS, listed_index, store_of
 from rmqindex.query.many_keys import lookup_keys
@@ -56,6 +54,8 @@ from rmqindex.times import system_zone, zone_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from datetime import tzinfo
+
+    import pyarrow.dataset as pds
 
     from rmqindex.bulk.rebuild import RebuildResult
     from rmqindex.commitlog.files import LogFile
@@ -115,10 +115,8 @@ class MessageStore:
         self._path = Location.of(path)
         if status_of(self._path).kind == pafs.FileType.NotFound:
             raise RmqIndexError(f"{self._path}: no such file or directory")
-        self._commit_log = commit_log
+        self._source = StoreSource(self._path, commit_log, layout, mode)
         self._seen = IndexSnapshot()
-        self._layout = layout
-        self._mode: Mode = mode
         named = system_zone() if time_zone is None else (str(time_zone), zone_of(time_zone))
         self._zone_name, self._zone = named
 
@@ -173,22 +171,22 @@ class MessageStore:
         wanted = key_array(keys)
         first, last = time_range(begin, end, self._zone)
         store = Store.open(self._path, needs_index=False, allow_empty=True)
-        with self._opened_log(store) as log:
+        with self._source.opened_log(store) as log:
             if message and log is None:
                 raise ValueError(f"message: needs a CommitLog, and {self.path} has none")
             look_up = partial(lookup_keys, log=log, begin=first, end=last, max_num=max_num)
-            files = IndexSnapshot.of(store, self._layout, self._mode, self._seen)
+            files = self._source.files(store, self._seen)
             try:
                 found = look_up(files, topic=topic, keys=wanted)
             except FileChangedError:
                 if not self._seen:
                     raise
-                files = self._files()  # a file was rewritten, and its times did not show it
+                files = self._source.files()  # a file was rewritten, its times did not show it
                 found = look_up(files, topic=topic, keys=wanted)
             self._seen = files
-            found = with_messages(found, log, self._mode) if log and message else found
+            found = with_messages(found, log, self._source.mode) if log and message else found
             lacks = [part.text() for part in uncovered(store, files, log)]
-            lacks += untagged_keys(topic, wanted, files, self._layout, log)
+            lacks += untagged_keys(topic, wanted, files, self._source.layout, log)
         return found.replace_schema_metadata(incomplete_index(files, lacks))
 
     def messages(
@@ -228,21 +226,9 @@ class MessageStore:
         """
         times = time_range(begin, end, self._zone)
         selection = selection_of(topic, queue_id, tags, times, start, stop)
-        bodies = unpacking(columns, self._mode)
-        schema = as_table(bodies.schema.empty_table()).schema
-        with self._needed_log() as log:  # what is missing is told now, not at the first row
-            missing = missing_beside(self._path, log, self._commit_log)
-            schema = schema.with_metadata(incomplete_log(missing))
-
-        def read() -> Iterator[pa.RecordBatch]:
-            with self._needed_log() as log:
-                for block in select_messages(log, selection, bodies.source.names, mode=self._mode):
-                    if block.batch is not None:
-                        for batch in bodies.batches(block.batch, log.files):
-                            yield from as_table(batch).to_batches()
-                log.ensure_same()
-
-        return pa.RecordBatchReader.from_batches(schema, read())
+        with self._source.needed_log() as log:  # what is missing is told now, not at the first row
+            told = incomplete_log(missing_beside(self._path, log, self._source.commit_log))
+        return self._source.messages(selection, columns, told)
 
     def entries(
         self,
@@ -272,7 +258,7 @@ class MessageStore:
                 changed meanwhile.
         """
         selection = EntrySelection(*time_range(begin, end, self._zone), start, stop, key_hash)
-        files = self._files()
+        files = self._source.files()
         schema = entry_schema().with_metadata(incomplete_index(files, ()))
 
         def read() -> Iterator[pa.RecordBatch]:
@@ -281,6 +267,32 @@ class MessageStore:
                     yield from table.to_batches()
 
         return pa.RecordBatchReader.from_batches(schema, read())
+
+    def dataset(self, what: str = "entries") -> pds.Dataset:
+        """Return the rows of a store for DuckDB, Polars, DataFusion and whatever reads datasets.
+
+        A dataset reads only the columns that are asked for, and of a filter takes what narrows the
+        read: keys and hashes become lookups by slot, positions, times, offsets, topics and queues
+        leave out files and messages. Arrow applies the whole filter to what was read. Each scan
+        reads the store as it is then, in bounded memory; a dataset can be pickled.
+
+        Args:
+            what: ``entries`` (also of ``topic`` and ``key``), ``messages`` or ``queues``.
+
+        Returns:
+            Of entries, those of :meth:`entries` with ``topic``, ``key`` and ``match_state``. With a
+            CommitLog, an entry whose message proves it has its key and exact time, any other has
+            nulls. Without one, ``topic`` and ``key`` are those that the filter binds. Of messages,
+            those of :meth:`messages` with ``body_text``; of queues, ``CONSUME_QUEUE_SCHEMA``.
+
+        Raises:
+            ValueError: Another ``what``.
+            RmqIndexError: While scanning: as the methods that read; or there is no CommitLog and a
+                filter that does not bind both topic and key.
+        """
+        from rmqindex.messagestore.dataset import store_dataset  # noqa: PLC0415  (others need none)
+
+        return store_dataset(self._source, what)
 
     def explain(
         self,
@@ -311,8 +323,8 @@ class MessageStore:
             key,
             first,
             last,
-            self._commit_log,
-            self._layout,
+            self._source.commit_log,
+            self._source.layout,
             search_log=search_log,
             time_zone=self._zone,
         )
@@ -333,8 +345,8 @@ class MessageStore:
         """
         return verify(
             self._path,
-            self._commit_log,
-            self._layout,
+            self._source.commit_log,
+            self._source.layout,
             max_findings=max_findings,
             since=since_millis(since, self._zone),
         )
@@ -373,11 +385,11 @@ class MessageStore:
         if (root := self._path.local) is None or root.is_file():
             raise ValueError(f"{self.path}: expected a local store or index directory to rebuild")
         target = Store.open(self._path, needs_index=False, to_write=True).index
-        with self._needed_log() as log:
+        with self._source.needed_log() as log:
             return rebuild_index(
                 log,
                 target,
-                self._layout,
+                self._source.layout,
                 start=start,
                 stop=stop,
                 resume=resume,
@@ -387,7 +399,7 @@ class MessageStore:
                 time_zone=self._zone,
                 allow_live_store=allow_live_store,
                 allow_loss=allow_loss,
-                mode=self._mode,
+                mode=self._source.mode,
             )
 
     def usage(
@@ -417,15 +429,16 @@ class MessageStore:
         """
         groups, limit = texts_of("by", by), int_or_none("limit", limit, 1)
         first, last = time_range(begin, end, self._zone)
+        mode = self._source.mode
         if len(groups) == 1 and groups[0] in KEY_GROUPS:
             store = store_of(self._path)
-            files = listed_index(store, self._layout, self._mode)
-            with self._opened_log(store) as found:
-                table = key_usage_table(files, found, groups[0], (first, last), limit, self._mode)
+            files = listed_index(store, self._source.layout, mode)
+            with self._source.opened_log(store) as found:
+                table = key_usage_table(files, found, groups[0], (first, last), limit, mode)
             return table.replace_schema_metadata(incomplete_index(files or (), ()))
-        with self._needed_log() as log:
-            missing = missing_beside(self._path, log, self._commit_log)
-            usage = measure_usage(log, groups, Selection(begin=first, end=last), mode=self._mode)
+        with self._source.needed_log() as log:
+            missing = missing_beside(self._path, log, self._source.commit_log)
+            usage = measure_usage(log, groups, Selection(begin=first, end=last), mode=mode)
         return usage_table(usage, groups, incomplete_log(missing))[:limit]
 
     def consumer_groups(self, group: str | None = None, topic: str | None = None) -> pa.Table:
@@ -461,7 +474,7 @@ class MessageStore:
         """
         if path is not None and Path(path).suffix.lower() not in IMAGE_TYPES:
             raise ValueError(f"path: expected a name with {', '.join(IMAGE_TYPES)}, got {path!s}")
-        figure = index_figure(self.path, self._files(), self._zone, self._zone_name)
+        figure = index_figure(self.path, self._source.files(), self._zone, self._zone_name)
         if path is not None:
             figure.savefig(path)
         return figure
@@ -475,24 +488,4 @@ class MessageStore:
         return html_table(f"{self.path}: {line}", FILE_COLUMNS, rows)
 
     def _described(self) -> tuple[str, list[tuple[object, ...]]]:
-        return described(self._files, self._opened_log, self._zone, self._zone_name)
-
-    def _files(self) -> IndexSnapshot:
-        return IndexSnapshot.of(self._path, self._layout, self._mode)
-
-    @contextmanager
-    def _opened_log(self, store: Store | None = None) -> Iterator[CommitLog | None]:
-        """Open the CommitLog for one call; one that was given stays open."""
-        log = commit_log_of(store or self._path, self._commit_log)
-        with nullcontext() if log is None or log is self._commit_log else log:
-            yield log
-
-    @contextmanager
-    def _needed_log(self) -> Iterator[CommitLog]:
-        with self._opened_log() as log:
-            if log is None:
-                raise RmqIndexError(
-                    f"{self.path}: expected a CommitLog beside the index, found none; "
-                    "commit_log says where it is"
-                )
-            yield log
+        return described(self._source.files, self._source.opened_log, self._zone, self._zone_name)

@@ -1,4 +1,7 @@
-"""The big run: ``python -m tests.system.random_sql --queries 2500 --session connect``."""
+"""The big run: ``python -m tests.system.random_sql --queries 2500 --session connect``.
+
+The sessions ``duckdb``, ``polars`` and ``datafusion`` ask ``MessageStore.dataset()``.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from pathlib import Path
 from random import SystemRandom
 from tempfile import TemporaryDirectory
 
+from .datasets import ENGINES, run_dataset_trial
 from .trial import classic_session, connect_session, run_trial
 
 _SESSIONS = {"classic": classic_session, "connect": connect_session}
@@ -24,11 +28,13 @@ def main() -> int:
     """
     parser = argparse.ArgumentParser(prog="python -m tests.system.random_sql", description=__doc__)
     parser.add_argument("--queries", type=int, default=2600, help="how many")
-    parser.add_argument("--session", choices=sorted(_SESSIONS), default="classic")
+    parser.add_argument("--session", choices=sorted([*_SESSIONS, *ENGINES]), default="classic")
     parser.add_argument("--seed", type=int, help="of all choices; by default a new one")
     arguments = parser.parse_args()
     seed = SystemRandom().randrange(_MOST_SEEDS) if arguments.seed is None else arguments.seed
     print(f"seed {seed}, {arguments.session}", flush=True)
+    if arguments.session in ENGINES:
+        return _ask_datasets(arguments.session, arguments.queries, seed)
     with TemporaryDirectory() as name:
         spark = _SESSIONS[arguments.session](Path(name))
         outcome = run_trial(spark, Path(name), arguments.queries, seed, told_every=50)
@@ -47,6 +53,22 @@ def main() -> int:
         for message, count in counts.most_common(_MESSAGES):
             print(f"{title:9} {count:6,}  {message}")
     return 1 if outcome.faults else 0
+
+
+def _ask_datasets(engine: str, queries: int, seed: int) -> int:
+    with TemporaryDirectory() as name:
+        found = run_dataset_trial(engine, Path(name), queries, seed)
+    for fault in found.faults[:_FAULTS_SHOWN]:
+        print(f"\n{fault}")
+    shapes = ", ".join(f"{count} {shape}" for shape, count in found.queries.most_common())
+    refused = ", ".join(f"{count} {what}" for what, count in found.refusals.most_common())
+    print(f"\n{found.queries.total():,} queries in {found.seconds:.0f} s: {shapes}")
+    print(
+        f"{found.answered:,} answered ({found.rows:,} rows), {found.pushed:,} with a filter that "
+        f"the engine handed over, refused: {refused or 'none'}, {found.engine_errors:,} refused by "
+        f"the engine itself, {len(found.faults)} different"
+    )
+    return 1 if found.faults else 0
 
 
 if __name__ == "__main__":

@@ -29,6 +29,22 @@ def test_random_sql_makes_no_difference(session):
     assert ", 0 different" in done.stdout
 
 
+@pytest.mark.parametrize("engine", ["duckdb", "polars", "datafusion"])
+def test_random_queries_of_datasets_make_no_difference(engine):
+    """The first ones of the same run over ``MessageStore.dataset()``."""
+    command = [sys.executable, "-m", "tests.system.random_sql", "--session", engine]
+    done = subprocess.run(
+        [*command, "--queries", "120", "--seed", str(SEED)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
+    assert "120 queries in" in done.stdout
+    assert "not bound" not in done.stdout
+    assert ", 0 different" in done.stdout
+
+
 def test_the_decoder_reads_what_rocketmq_wrote(tmp_path, golden):
     """Its hashes are Java's, and every entry of the sample is of a message that has its key."""
     sample, small, expired = make_stores(tmp_path, SEED)
