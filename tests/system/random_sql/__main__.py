@@ -66,7 +66,8 @@ def _ask_datasets(engine: str, queries: int, seed: int) -> int:
     print(
         f"{found.answered:,} answered ({found.rows:,} rows), {found.pushed:,} with a filter that "
         f"the engine handed over, refused: {refused or 'none'}, {found.engine_errors:,} refused by "
-        f"the engine itself, {len(found.faults)} different"
+        f"the engine itself, {found.mistranslated:,} handed over wrongly, {len(found.faults)} "
+        "different"
     )
     return 1 if found.faults else 0
 

@@ -15,6 +15,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.dataset as pds
 from tests.support.commitlog_encoder import Log, Message, properties_text
 
 import rmqindex
@@ -99,6 +100,8 @@ class Found:
         rows: How many rows they had.
         refusals: How many were refused by name.
         engine_errors: How many the engine refuses over its own table, too, or by its own fault.
+        mistranslated: How many the engine hands over otherwise than it answers them itself: over
+            Arrow's own dataset of the decoded rows it has the same rows.
         faults: Those that differ.
         seconds: How long it took.
         is_pushed: Whether it did in the last one.
@@ -110,6 +113,7 @@ class Found:
     rows: int = 0
     refusals: Counter[str] = field(default_factory=Counter)
     engine_errors: int = 0
+    mistranslated: int = 0
     faults: list[str] = field(default_factory=list)
     seconds: float = 0.0
     is_pushed: bool = False
@@ -124,6 +128,7 @@ class _DuckDB:
 
     def load(self, name: str, relation: Relation) -> None:
         self._connection.register(f"ours_{name}", relation.dataset)
+        self._connection.register(f"arrow_{name}", pds.dataset(relation.truth))
         self._connection.register("arrived", relation.truth)
         self._connection.execute(f"CREATE OR REPLACE TABLE truth_{name} AS FROM arrived")
 
@@ -145,6 +150,8 @@ class _DataFusion:
         context = datafusion.SessionContext()
         if side == "ours":
             context.register_dataset(name, self._tables[own].dataset)
+        elif side == "arrow":
+            context.register_dataset(name, pds.dataset(self._tables[own].truth))
         else:
             context.register_record_batches(name, [self._tables[own].truth.to_batches()])
         batches = context.sql(sql_of(question, name).replace("TIMESTAMPTZ", "TIMESTAMP")).collect()
@@ -163,6 +170,7 @@ class _Polars:
         import polars as pl
 
         self._frames[f"ours_{name}"] = pl.scan_pyarrow_dataset(relation.dataset)
+        self._frames[f"arrow_{name}"] = pl.scan_pyarrow_dataset(pds.dataset(relation.truth))
         self._frames[f"truth_{name}"] = pl.from_arrow(relation.truth).lazy()
 
     def ask(self, name: str, question: Question) -> list[tuple[Any, ...]]:
@@ -228,6 +236,11 @@ def _judge(engine: Any, name: str, relation: Relation, question: Question, found
     elif its_error is not None or ours is None or truth is None:
         found.faults.append(f"{told}: answered, and not {its_error}")
     elif not _is_right(question, ours, truth):
+        truth, _ = _answer(engine, f"arrow_{name}", whole)
+        if truth is not None and _is_right(question, ours, truth):
+            found.mistranslated += 1
+            return
+        truth = truth or Counter()
         missing, surplus = truth - ours, ours - truth
         found.faults.append(
             f"{told}\n  {sql_of(question, name)}\n  {missing.total()} missing "
