@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from rmqindex.query import StoreComparison
 
 DIFFERENCE_COLUMNS = tuple(field.name for field in fields(Difference))
+# Queues that are named at most; JSON has all.
+_NAMED = 8
 _FILES = {
     "equal": "The IndexFiles are equal byte for byte, and so are their names.",
     "equal but for names": "The IndexFiles are equal byte for byte but for their names.",
@@ -54,11 +56,16 @@ def _print(console: Console, found: StoreComparison) -> None:
         if part.a_range != part.b_range:
             a, b = (_range_text(each) for each in (part.a_range, part.b_range))
             print_text(console, f"{part.part}: A has {a}, B has {b}")
+        if part.left_out:
+            queues = counted(len(part.left_out), "queue")
+            named = ", ".join(part.left_out[:_NAMED]) + (", .." if part.left_out[_NAMED:] else "")
+            print_text(console, f"{part.part}: no offset of {queues} is in both: {named}")
     if found.differences:
         _print_differences(console, found)
     if found.files is not None:
         print_text(console, f"\n{_FILES[found.files]}")
-    print_text(console, "The same." if found.same else "Different.")
+    rest = " but for what is not in both" if any(part.left_out for part in found.parts) else ""
+    print_text(console, f"The same{rest}." if found.same else "Different.")
 
 
 def _range_text(bounds: tuple[int | None, int | None]) -> str:

@@ -106,6 +106,8 @@ class PartComparison:
         a_range: The first and the last offset of A, bytes; None of nothing, and of units. Of the
             CommitLog, the last is the one behind it.
         b_range: Likewise, of B.
+        left_out: The queues, each a topic and a number, of which no offset is in both, where only
+            those in both were asked for.
     """
 
     part: Part
@@ -116,6 +118,7 @@ class PartComparison:
     differing: int = 0
     a_range: Range = (None, None)
     b_range: Range = (None, None)
+    left_out: list[str] = field(default_factory=list)
 
     @property
     def same(self) -> bool:
@@ -195,8 +198,8 @@ def compare_stores(
 
     Raises:
         ValueError: Another part, or a limit below 1.
-        RmqIndexError: A path is absent, both have nothing in common, a file cannot be used, or was
-            changed meanwhile; damage, only in ``FAILFAST``.
+        RmqIndexError: A path is absent, both have nothing in common, as a part with ``common``, a
+            file cannot be used, or was changed meanwhile; damage, only in ``FAILFAST``.
     """
     for part in parts:
         if part not in PARTS:
@@ -228,6 +231,8 @@ def compare_stores(
                 _compare_messages(one, other, counter, common=common, mode=mode)
             else:
                 _compare_queues(one, other, counter, common=common)
+            if common:
+                _ensure_compared(a, b, counter.result)
             results.append(counter.result)
             found += counter.found
         return StoreComparison(tuple(results), tuple(found), files)
@@ -389,6 +394,28 @@ def _ranks(both: Block, side: NDArray[np.int64]) -> NDArray[np.int64]:
 # -- the parts
 
 
+def _ensure_compared(a: PathLike, b: PathLike, result: PartComparison) -> None:
+    """Raise where there is something, and nothing of it is in both: that is not the same."""
+    ranges = result.a_range, result.b_range
+    # The last of the CommitLog is behind it, and an empty one has both alike.
+    is_log = result.part == "messages"
+    is_there = any(first is not None and not (is_log and first == last) for first, last in ranges)
+    if result.a_count or result.b_count or not (is_there or result.left_out):
+        return
+    if result.left_out:
+        got = f"queues without any: {', '.join(result.left_out)}"
+    else:
+        got = " and ".join(
+            "none" if first is None else f"{first} to {last}" for first, last in ranges
+        )
+        if not is_log:
+            got += ", of which the first and the last entries do not count"
+    raise RmqIndexError(
+        f"{a} and {b}: expected {result.part} at offsets that both have, got {got}; compare all "
+        "offsets, or other parts"
+    )
+
+
 def _compare_entries(one: _Side, other: _Side, counter: _Counter, *, common: bool) -> None:
     sides = [Entries(side.files or ()) for side in (one, other)]
     ranges = [side.range for side in sides]
@@ -431,5 +458,7 @@ def _compare_queues(one: _Side, other: _Side, counter: _Counter, *, common: bool
                 for queue in pair
             )
             high = behind - 1
+            if low > high and any(queue is not None and queue.max_offset for queue in pair):
+                counter.result.left_out.append(f"{name[0]} {name[1]}")
         counter.queue = name[:2]
         counter.compare(UNIT, *(units_of(queue, low, high) for queue in pair))

@@ -161,7 +161,6 @@ class TestDifferent:
         a, b = write_index(tmp_path / "a", ENTRIES[:1]), write_index(tmp_path / "b" / "index", [])
         assert compare(a, b) == ((1, 0, 0), [("only in A", 100, 5)])
         assert compare(b, a) == ((0, 1, 0), [("only in B", 100, 5)])
-        assert compare(a, b, common=True) == ((0, 0, 0), [])
 
     def test_a_byte_of_a_message_is_a_difference(self, copy):
         """With the offset and the sizes."""
@@ -229,9 +228,37 @@ class TestCommon:
         assert compare(a, b, common=True) == ((0, 1, 0), [("only in B", 400, 3)])
 
     def test_a_queue_of_one_store_is_left_out(self, copy):
-        """It has no offsets in common."""
-        shutil.rmtree(copy / "consumequeue" / "TopicTest")
-        assert compare_stores(STORE, copy, parts=["units"], common=True).same
+        """It has no offsets in common, and is told."""
+        shutil.rmtree(copy / "consumequeue" / "TopicTest" / "2")
+        found = compare_stores(STORE, copy, parts=["units"], common=True)
+        assert (found.same, found.parts[0].left_out) == (True, ["TopicTest 2"])
+        assert compare_stores(STORE, STORE, common=True).parts[-1].left_out == []
+
+    def test_nothing_that_both_have_is_not_the_same(self, copy, tmp_path):
+        """By each part: one has none of it, or other offsets, or only the first in common."""
+        for name in ("commitlog", "consumequeue"):
+            shutil.rmtree(copy / name)
+        (copy / "consumequeue").mkdir()
+        for part in ("messages", "units"):
+            with pytest.raises(RmqIndexError, match=f"expected {part} at offsets that both have"):
+                compare_stores(STORE, copy, parts=[part], common=True)
+        logs = sorted((STORE / "commitlog").iterdir())
+        for number, log in enumerate(logs[:2]):
+            (tmp_path / str(number) / "commitlog").mkdir(parents=True)
+            shutil.copy(log, tmp_path / str(number) / "commitlog")
+        with pytest.raises(RmqIndexError, match=r"got 0 to \d+ and 65536 to"):
+            compare_stores(tmp_path / "0", tmp_path / "1", common=True)
+        a = write_index(tmp_path / "a", ENTRIES[:1])
+        for name, entries in (("none", []), ("behind", ENTRIES[2:]), ("longer", ENTRIES)):
+            with pytest.raises(RmqIndexError, match="expected entries at offsets that both have"):
+                compare(a, write_index(tmp_path / name / "index", entries), common=True)
+
+    def test_two_empty_logs_are_the_same(self, tmp_path):
+        """There is nothing that only one of them has."""
+        for name in "ab":
+            (tmp_path / name / "commitlog").mkdir(parents=True)
+            (tmp_path / name / "commitlog" / f"{0:020d}").write_bytes(bytes(4096))
+        assert compare_stores(tmp_path / "a", tmp_path / "b", common=True).same
 
 
 class TestRefused:
