@@ -159,6 +159,8 @@ class Judge:
             "units": self._units,
             "broker": self._broker,
             "usage": self._usage,
+            "key_usage": self._key_usage,
+            "compared": self._compared,
             "findings": self._findings,
             "explained": self._explained,
             "entry_stream": self._entry_stream,
@@ -527,6 +529,44 @@ class Judge:
         if lost and not outcome.notes:
             said.append(f"{'silence' if self.log_is_hurt else 'lost'}: counts {lost}")
         return said
+
+    def _key_usage(self, outcome: Outcome) -> list[str]:
+        """Say which counts are not those of the key's messages, and of its lookup's entries."""
+        rows = {(row["topic"], row["key"]): row for row in outcome.rows}
+        if len(rows) != len(outcome.rows) and None not in (key for _, key in rows):
+            return ["doubled: a key has two rows"]
+        if not self.is_usual or self.truth.maybe or self.truth.agreed is not None:
+            return []
+        surely, by = set(self.truth.surely("entries")), outcome.asked["by"]
+        said = []
+        for (topic, key), row in rows.items():
+            if key is None or row["entry_count"] is None:
+                continue
+            text, sure, may = f"{topic}#{key}", 0, 0
+            for entry in self.truth.possibly("entries"):
+                if entry.key_hash != java_hash(text):
+                    continue
+                found, is_sure = self._rows_of(entry, text)
+                may += len(found)
+                sure += len(found) if is_sure and entry in surely else 0
+            if not sure <= row["entry_count"] <= may:
+                said.append(f"wrong: {text} has {row['entry_count']} entries, not {sure} to {may}")
+            if row["message_count"] is None or (key.startswith("T#") and by == "key"):
+                continue  # which may be tags, and keys that look alike
+            having = [
+                one
+                for one in self.truth.messages
+                if one.topic == topic and (key in one.keys if by == "key" else one.tags == key[2:])
+            ]
+            inner = any(key in each.keys for one in self.truth.messages for each in one.inner)
+            if not inner and row["message_count"] != len(having):
+                said.append(f"wrong: {text} has {row['message_count']} messages, not {len(having)}")
+        return said
+
+    @staticmethod
+    def _compared(outcome: Outcome) -> list[str]:
+        """Say that a copy is taken for another store."""
+        return [f"wrong: a copy differs in {outcome.rows}"] if outcome.code else []
 
     # Queues, the broker's search, audits.
 

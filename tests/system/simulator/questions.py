@@ -188,6 +188,10 @@ _CRC = _of("crc", 0.3, lambda _: True)
 _BODIES = _of("bodies", 0.3, lambda _: True)
 _SINCE = _of("since", 0.1, lambda _: "2h")
 _HITS = (_keys, _times)
+_HOTTEST = (
+    _of("by", 1, lambda draw: draw.one(["key", "key", "tag"])),
+    _of("limit", 1, lambda draw: draw.one([3, 1000])),
+)
 #: What the question of each user is made of.
 _PARTS: dict[str, tuple[Callable[[_Asked], Question], ...]] = {
     "lookup": (*_HITS, _MAX_NUM),
@@ -218,6 +222,8 @@ _PARTS: dict[str, tuple[Callable[[_Asked], Question], ...]] = {
     "MessageStore.messages": (_times, _range, _filters),
     "usage": (_times, _reversed, _topics, _of("by", 0.3, _by)),
     "MessageStore.usage": (_times, _of("by", 0.3, _by)),
+    "usage --by key": _HOTTEST,
+    "MessageStore.usage, of keys": _HOTTEST,
     "CommitLog.scan": (_range, _CRC),
     "CommitLog.record_boundaries": (
         _of("chunk_size", 1, lambda draw: draw.one([300, 1000, 3000, 100_000])),

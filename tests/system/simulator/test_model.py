@@ -288,14 +288,15 @@ def test_units_from_before_a_cut_may_follow_one_of_the_log(topics, goes_on, tmp_
     world.broker.kill()
 
 
-def test_a_message_may_be_read_as_a_mixture_with_the_one_that_it_replaces(tmp_path):
+@pytest.mark.parametrize("body", ["01", "00"], ids=["of another end", "of the same end"])
+def test_a_message_may_be_read_as_a_mixture_with_the_one_that_it_replaces(tmp_path, body):
     """While it is written over one that was cut, from its end on."""
     world = World(tmp_path)
     world.take({"name": "start"})
     put = {"name": "put", "topic": "T", "body": "00" * 20, "dispatch": False}
     world.take(put)
     world.take({"name": "cut", "messages": 1})
-    step = world.step({**put, "body": "01" * 20, "tail_first": True, "cut": 60})
+    step = world.step({**put, "body": body * 20, "tail_first": True, "cut": 60})
     times = [{one.store_time - world.broker.now for one in world.truth.maybe} for _ in step]
     assert times == [{-1, 0}, {0}]
     assert world.truth.maybe == set()

@@ -131,7 +131,9 @@ def _altered(now: bytes, data: bytes) -> Record | None:
 
 def mixed(now: bytes, known: list[tuple[bytes, Message]]) -> Iterator[Message]:
     """Yield what a reader may take for a message where a part of one is written over another."""
-    if not any(now.startswith(data) for data, _ in known):
+    whole = [message for data, message in known if now.startswith(data)]
+    yield from whole  # the part says what stood there before
+    if not whole:
         for data, message in known:
             if record := _altered(now, data):
                 yield as_it_stands(message, record)

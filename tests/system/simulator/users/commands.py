@@ -7,6 +7,7 @@ import csv
 import io
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -359,12 +360,33 @@ def _usage(place: Place, question: dict[str, Any]) -> list[str]:
 
 
 def _used(outcome: Outcome, _: dict[str, Any]) -> list[tuple[Any, ...]]:
-    documents = _documents(outcome)
+    # Without a log it counts by hash, and has no topics.
+    documents = [each for each in _documents(outcome) if each["by"] != ["key"]]
     return [
         (row["topic"], row["queue_id"], row["hour"], row["message_count"], row["size"])
         for document in documents
         for row in document["rows"]
     ]
+
+
+def _key_usage(place: Place, question: dict[str, Any]) -> list[str]:
+    limit = ["--limit", str(question["limit"])]
+    return ["usage", place.root, "--by", question["by"], *limit, *_mode(question), "--json"]
+
+
+def _used_by_keys(outcome: Outcome, _: dict[str, Any]) -> list[dict[str, Any]]:
+    return [row for document in _documents(outcome) for row in document["rows"]]
+
+
+def _diff(place: Place, question: dict[str, Any]) -> list[str]:
+    copy = Path(place.aside) / "copy"
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(place.root, copy)
+    return ["diff", place.root, str(copy), *_geometry(place, question), *_mode(question), "--json"]
+
+
+def _parts(outcome: Outcome, _: dict[str, Any]) -> list[dict[str, Any]]:
+    return [part for document in _documents(outcome) for part in document["parts"]]
 
 
 def _verify(place: Place, question: dict[str, Any]) -> list[str]:
@@ -408,6 +430,8 @@ COMMANDS: dict[str, Callable[[Place, dict[str, Any], str], Outcome]] = {
     "cat": _command("messages", _cat, _cats),
     "cat --raw": _command("body", _cat_raw, _raw),
     "usage": _command("usage", _usage, _used),
+    "usage --by key": _command("key_usage", _key_usage, _used_by_keys),
+    "diff": _command("compared", _diff, _parts),
     "verify": _command("findings", _verify, _findings),
     "verify (table)": _command("printed", _verify_table, _nothing),
     "dump": _command("dumped", _dump, _dumped),

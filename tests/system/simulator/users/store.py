@@ -132,6 +132,13 @@ def usage(outcome: Outcome, place: Place, question: dict[str, Any]) -> list[tupl
     ]
 
 
+def key_usage(outcome: Outcome, place: Place, question: dict[str, Any]) -> list[dict[str, Any]]:
+    """Count keys or tags."""
+    table = _store(place, question).usage(by=question["by"], limit=question["limit"])
+    outcome.notes += notes_of(table.schema)
+    return rows_of(table)
+
+
 def explain(_: Outcome, place: Place, question: dict[str, Any]) -> dict[str, Any]:
     """Explain a key."""
     names = _named(question, begin="begin", end="end", search_log="search_log")
@@ -176,6 +183,7 @@ METHODS = {
     "MessageStore.entries": _method("entries", entries),
     "MessageStore.messages": _method("messages", messages),
     "MessageStore.usage": _method("usage", usage),
+    "MessageStore.usage, of keys": _method("key_usage", key_usage),
     "MessageStore.explain": _method("explained", explain),
     "MessageStore.verify": _method("findings", verify),
     "MessageStore.__repr__": _method("printed", shown),
