@@ -48,6 +48,19 @@ def command_in(message):
     return shlex.split(re.search(r"`rmqindex ([^`]*)`", message)[1])
 
 
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [("rebuild", "index/20240101"), ("rebuild-queues", "commitlog/out"), ("export", "index/1")],
+)
+def test_nothing_is_written_into_a_folder_that_a_broker_lists(run, tagged, command, name):
+    """A broker does not start with a directory of digits in ``index``."""
+    target = (tagged / name,) if command == "export" else ("--out", tagged / name)
+    code, _, err = run(command, tagged, *target)
+    assert code == 2
+    assert f"expected a directory outside of {(tagged / name).parent.resolve()}" in err
+    assert not (tagged / name).exists()
+
+
 class TestStories:
     """What is typed is what the output before it said."""
 

@@ -21,6 +21,7 @@ from rmqindex.storage.disk import (
 from rmqindex.storage.location import Location
 from rmqindex.storage.records import Fields, RecordKind, from_json, shorten, to_json
 from rmqindex.storage.writable import write_own
+from rmqindex.store.contents import refuse_inside
 from rmqindex.times import MILLISECOND, time_text
 
 if TYPE_CHECKING:
@@ -181,6 +182,9 @@ class Folder:
         folder = Location.of(path).local
         if folder is None:
             raise RmqIndexError(f"{path}: expected a local directory, got a URI")
+        refuse_inside(Location(folder))
+        if folder.exists() and not folder.is_dir():
+            raise RmqIndexError(f"{path}: expected a directory, got a file; {_ELSEWHERE}")
         absent = absent_directories(folder)
         make_directories(folder)
         with _locked(folder):

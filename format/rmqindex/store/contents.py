@@ -25,6 +25,7 @@ from rmqindex.layout.record import (
 )
 from rmqindex.layout.store import (
     BATCH_FOLDER,
+    CHECKPOINT_NAME,
     COMMITLOG_FOLDER,
     INDEX_FOLDER,
     QUEUE_FOLDER,
@@ -49,6 +50,10 @@ if TYPE_CHECKING:
 _LOG_NAME = re.compile(rf"[0-9]{{{FILE_NAME_DIGITS}}}")
 # Names of the tiered storage's index files: epoch milliseconds.
 _TIERED_NAME = re.compile(r"[0-9]{13}")
+
+# Folders that a broker lists as it starts, and what shows that they are of a store.
+_LISTED = frozenset({INDEX_FOLDER, COMMITLOG_FOLDER, QUEUE_FOLDER, BATCH_FOLDER})
+_BESIDE = _LISTED | {CHECKPOINT_NAME}
 
 # RocksDB's own file names.
 _CURRENT = "CURRENT"
@@ -258,9 +263,10 @@ def refuse_target(directory: Location, store: Location | None = None) -> None:
         store: The root of its store; by default its parent.
 
     Raises:
-        RmqIndexError: It is a folder of DLedger, or has files of a CommitLog, a ConsumeQueue,
-            DLedger, the tiered storage or RocksDB.
+        RmqIndexError: It is a folder of DLedger, or inside one that a broker lists, or has files of
+            a CommitLog, a ConsumeQueue, DLedger, the tiered storage or RocksDB.
     """
+    refuse_inside(directory)
     for folder in (directory, directory.parent if store is None else store):
         if is_dledger_folder(folder):
             raise RmqIndexError(
@@ -272,3 +278,28 @@ def refuse_target(directory: Location, store: Location | None = None) -> None:
     for entry in entries:
         if not entry.is_directory:
             refuse_other_file(directory, entry.path, directory)
+
+
+def refuse_inside(directory: Location) -> None:
+    """Refuse to write into a folder of a store that a broker lists as it starts.
+
+    With a directory of digits in ``index`` it does not start (RocketMQ: ``IndexService.load``), and
+    one below ``consumequeue`` is a topic or a queue to it.
+
+    Args:
+        directory: Where to write, which may be absent. It may itself be such a folder.
+
+    Raises:
+        RmqIndexError: It is inside one.
+    """
+    local = directory.local
+    folder = directory.absolute if local is None else Location(local.resolve())
+    while (above := folder.parent) != folder:
+        folder = above
+        if folder.name in _LISTED and any(
+            exists(folder.parent.child(name)) for name in _BESIDE - {folder.name}
+        ):
+            raise RmqIndexError(
+                f"{directory}: expected a directory outside of {folder}, whose contents a broker "
+                "takes for its own; give another one"
+            )

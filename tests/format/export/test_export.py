@@ -249,6 +249,27 @@ class TestMessages:
             with pytest.raises(RmqIndexError, match=r"found 'mine\.txt'"):
                 export_messages(log, tmp_path / "out")
 
+    @pytest.mark.parametrize("name", ["index/20240101", "commitlog/a/b", "consumequeue/Orders"])
+    def test_a_folder_that_a_broker_lists_is_refused(self, store, tmp_path, name):
+        """By whatever path; beside such folders there is room, and nothing is left of a refusal."""
+        (store / "index").mkdir(exist_ok=True)
+        (tmp_path / "link").symlink_to(store)
+        with CommitLog(store) as log:
+            for target in (store / name, tmp_path / "link" / name):
+                with pytest.raises(RmqIndexError, match="expected a directory outside of"):
+                    export_messages(log, target)
+            assert not (store / name).exists()
+            assert export_messages(log, store / "exports").row_count
+
+    def test_a_file_is_no_directory(self, store, tmp_path):
+        """It is said which one is expected."""
+        (tmp_path / "taken").touch()
+        with (
+            CommitLog(store) as log,
+            pytest.raises(RmqIndexError, match="expected a directory, got a file"),
+        ):
+            export_messages(log, tmp_path / "taken")
+
     def test_a_part_that_was_removed_is_named(self, store, tmp_path):
         """Rows are never missing without a word."""
         with CommitLog(store) as log:
