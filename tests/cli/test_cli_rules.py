@@ -325,6 +325,7 @@ CASES = {
     ),
     "unfinished_write": Case(exchange),
     "restart_loses": Case(kill),
+    "restart_indexes": Case(lambda store: (kill(store), unlink(4)(store))),
     "checkpoint_size": Case(lambda store: (store / "checkpoint").write_bytes(bytes(8))),
     "checkpoint_behind": Case(checkpoint()),
     "checkpoint_ahead": Case(checkpoint(index_msg_timestamp=2**60)),

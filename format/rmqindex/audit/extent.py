@@ -21,7 +21,7 @@ from rmqindex.explanation.reach import LONGEST_LAG
 from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.indexfile.decoding import MILLISECONDS
 from rmqindex.keys.messages import KEY_COLUMNS, expand_messages
-from rmqindex.layout.index_file import FIRST_POSITION
+from rmqindex.layout.index_file import FIRST_POSITION, INT64_MAX
 from rmqindex.layout.store import CHECKPOINT_NAME, INDEX_FOLDER
 from rmqindex.store.checkpoint import DISPATCHED_OFFSET, StoreCheckpoint
 from rmqindex.store.store import index_entries, root_of
@@ -30,6 +30,7 @@ from rmqindex.transaction.directories import exists
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
 
     import pyarrow as pa
     from numpy.typing import NDArray
@@ -45,6 +46,8 @@ _CLOCK_STEP = 3_600_000  # milliseconds
 # More entries, or places with some, than these are not looked at: a longer log left them.
 _MOST_MISLED = 65_536
 _MOST_PLACES = 64
+# MessageStoreConfig.commitLogRecoverMaxNum.
+_MOST_RECOVERED = 10
 _COLUMNS = ("topic", "uniq_key", "keys", "sys_flag", "phy_offset", "store_timestamp")
 
 
@@ -70,6 +73,46 @@ def _end_rule(seconds: int, broker: BrokerState | None) -> str:
     if seconds > LONGEST_LAG or broker in (BrokerState.CRASHED, BrokerState.STOPPED):
         return "index_ends_early"
     return "index_behind" if broker is None else "index_lags"
+
+
+def recovered_from(checkpoint: StoreCheckpoint, root: Path, log: CommitLog) -> int:
+    """Return from which offset a broker of any version indexes messages again.
+
+    With ``messageIndexSafe=true``, it begins early enough for all entries.
+    """
+    path = root / CHECKPOINT_NAME
+    dispatched = StoreCheckpoint.dispatched_offset(path) if path.is_file() else 0
+    before_5_5 = since_5_5 = log.min_offset
+    for number, file in enumerate(reversed(log.files), 1):
+        first = log.first_store_timestamp(file) or INT64_MAX
+        if before_5_5 == log.min_offset and first <= checkpoint.min_timestamp:
+            before_5_5 = file.start
+        is_flushed = (
+            first < INT64_MAX and file.start <= dispatched
+            if dispatched > 0
+            else first <= checkpoint.logics_msg_timestamp
+        )
+        if since_5_5 == log.min_offset and (is_flushed or number == _MOST_RECOVERED):
+            since_5_5 = file.start
+    return max(before_5_5, since_5_5)
+
+
+def is_indexed_by_a_start(
+    directory: Location, log: CommitLog, offset: int, broker: BrokerState | None
+) -> bool:
+    """Return whether a broker that was killed indexes a message, and what follows, when it starts.
+
+    It has no entry yet, and so lies behind the end of the files that the broker keeps.
+    """
+    root = directory.parent.local
+    if broker is not BrokerState.CRASHED or root is None or directory.name != INDEX_FOLDER:
+        return False
+    path = root / CHECKPOINT_NAME
+    try:
+        checkpoint = StoreCheckpoint.load(path) if path.is_file() else StoreCheckpoint()
+    except OSError:
+        return False  # the audit of the store's state reports it
+    return offset >= max(recovered_from(checkpoint, root, log), log.min_offset)
 
 
 def index_end(directory: Location) -> int:
@@ -195,6 +238,8 @@ class MissingRun:
         self._behind_time = 0
         self._latest = 0
         self.early = 0
+        #: Whether the messages behind the last entry are indexed when a killed broker starts.
+        self.waits_for_start = False
 
     def see(self, batch: pa.RecordBatch) -> None:
         """Note the store times of messages after the first one behind the last entry.
@@ -252,7 +297,7 @@ class MissingRun:
             seconds = (self._latest - self._behind_time) // MILLISECONDS
             self._findings.add(
                 self.path,
-                _end_rule(seconds, self._broker),
+                "restart_indexes" if self.waits_for_start else _end_rule(seconds, self._broker),
                 None,
                 "no message with keys behind the last entry",
                 f"{self.behind} messages from {self.behind_from}, the oldest stored "

@@ -22,6 +22,7 @@ from rmqindex.audit.extent import (
     add_damage,
     damaged_offsets,
     index_end,
+    is_indexed_by_a_start,
     log_start,
     rows_with_keys,
 )
@@ -277,6 +278,9 @@ def audit_coverage(
             _audit_messages(messages, spans, missing, findings)
     if unit.is_live and missing.behind and missing.behind_from <= index_end(unit.path.parent):
         missing.behind = 0  # the broker has indexed it meanwhile, and will do so with the rest
+    missing.waits_for_start = bool(missing.behind) and is_indexed_by_a_start(
+        unit.path.parent, log, missing.behind_from, unit.broker
+    )
     missing.finish(log.min_offset, span.begin)
     last = index_entries(unit.path.parent)[-1:] if missing.behind else []
     if any(not has_next_name(entry.name) for entry in last):

@@ -279,10 +279,17 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
         "Nothing if the CommitLog is whole: no entry is lost.",
     ),
     AuditRule(
+        "restart_indexes",
+        "warning",
+        "The broker was killed before it indexed its newest messages. When it starts, it indexes "
+        "them, unless messageIndexEnable=false.",
+        "Nothing before the broker starts; `rmqindex rebuild STORE --resume` indexes them now.",
+    ),
+    AuditRule(
         "abort_present",
         "info",
         "The broker was killed. When it starts, it loses no entry of the index.",
-        "Nothing, but mend errors before the broker starts.",
+        "The broker may start, once errors are mended, if there are any.",
     ),
     AuditRule(
         "checkpoint_missing",

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rmqindex.audit.audited import BLOCK
+from rmqindex.audit.extent import recovered_from
 from rmqindex.commitlog.leads import Lead, LeadKind, proved_lead
 from rmqindex.commitlog.snapshot import commit_log_of
 from rmqindex.errors import RmqIndexError
@@ -28,7 +29,6 @@ from rmqindex.layout.index_file import (
     BEGIN_PHY_OFFSET_OFFSET,
     END_PHY_OFFSET_OFFSET,
     FIRST_POSITION,
-    INT64_MAX,
 )
 from rmqindex.layout.store import ABORT_NAME, CHECKPOINT_NAME, INDEX_FOLDER, LOCK_NAME
 from rmqindex.storage.filesystem import unreadable
@@ -58,8 +58,6 @@ _CHECKPOINT_FIELDS_SIZE = 40
 # Milliseconds.
 _DAY = 86_400_000
 _MOST_AHEAD_OF_UTC = 14 * 3_600_000
-# MessageStoreConfig.commitLogRecoverMaxNum.
-_MOST_RECOVERED = 10
 
 
 def audit_names(directory: Location, findings: Findings) -> None:
@@ -214,7 +212,7 @@ def _audit_restart(
         remaining = [member for member in members if member not in deleted]
         # It skips what lies before the end of the last file that it keeps.
         barrier = remaining[-1].header.end_phy_offset if remaining else 0
-        begin = max(_recovered_from(checkpoint, root, log), barrier, log.min_offset)
+        begin = max(recovered_from(checkpoint, root, log), barrier, log.min_offset)
         bounds = log.min_offset, min(begin, log.max_offset), log.max_offset
     lost = 0
     for member in deleted:
@@ -237,28 +235,6 @@ def _audit_restart(
         )
     if not lost:
         findings.add(str(root / ABORT_NAME), "abort_present", None, "no such file", "one")
-
-
-def _recovered_from(checkpoint: StoreCheckpoint, root: Path, log: CommitLog) -> int:
-    """Return from which offset a broker of any version indexes messages again.
-
-    With ``messageIndexSafe=true``, it begins early enough for all entries.
-    """
-    path = root / CHECKPOINT_NAME
-    dispatched = StoreCheckpoint.dispatched_offset(path) if path.is_file() else 0
-    before_5_5 = since_5_5 = log.min_offset
-    for number, file in enumerate(reversed(log.files), 1):
-        first = log.first_store_timestamp(file) or INT64_MAX
-        if before_5_5 == log.min_offset and first <= checkpoint.min_timestamp:
-            before_5_5 = file.start
-        is_flushed = (
-            first < INT64_MAX and file.start <= dispatched
-            if dispatched > 0
-            else first <= checkpoint.logics_msg_timestamp
-        )
-        if since_5_5 == log.min_offset and (is_flushed or number == _MOST_RECOVERED):
-            since_5_5 = file.start
-    return max(before_5_5, since_5_5)
 
 
 def _fates(member: Member, bounds: tuple[int, int, int] | None) -> tuple[int, int, int, int]:

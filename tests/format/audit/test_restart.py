@@ -192,6 +192,21 @@ def test_entries_behind_the_end_of_the_log_do_not_come_back(crashed):
     )
 
 
+@pytest.mark.parametrize(("gone", "rule"), [(1, "restart_indexes"), (3, "index_ends_early")])
+def test_messages_behind_the_recovery_point_are_indexed_by_the_start(crashed, gone, rule):
+    """A broker that is killed has not indexed its newest messages yet, which is no loss.
+
+    Here it recovers from the second file of the log on.
+    """
+    set_times(crashed, index=headers(crashed)[-gone - 1].end_timestamp)
+    for path in sorted((crashed / "index").iterdir())[-gone:]:
+        path.unlink()
+    (row,) = [
+        row for row in rows(crashed) if row["rule"] in ("restart_indexes", "index_ends_early")
+    ]
+    assert (row["rule"], row["severity"]) == (rule, "warning" if gone == 1 else "error")
+
+
 def test_entries_of_expired_messages_are_not_indexed_again(crashed):
     """Nor are they lost."""
     min((crashed / "commitlog").iterdir()).unlink()
