@@ -101,7 +101,9 @@ class Rebuild:
         if self.resume and (self.replace or start is not None):
             raise click.BadParameter("not together with --replace or --from", param_hint="--resume")
         if self.dry_run and not self.replace:
-            raise click.BadParameter("only with --replace", param_hint="--dry-run")
+            raise click.BadParameter(
+                "only with --replace; a rebuild without it deletes nothing", param_hint="--dry-run"
+            )
         _require_out("rebuild", store, self.out)
         interrupt = explain_interrupt([target], "--resume continues what was begun")
         with interrupt, CommitLog(store) as log, progress_bar("rebuild") as report:
