@@ -54,7 +54,19 @@ class TestGroups:
         """The exit code is 1."""
         code, out, err = run("groups", store, "--topic", "Nope")
         assert (code, out) == (1, "")
-        assert "no consumer group" in err
+        assert "no consumer group has an offset of the topic Nope in " in err
+        assert "only of " in err
+        assert "TopicTest" in err
+
+    def test_a_group_that_was_misspelt_is_told_from_those_that_are_there(self, run, store):
+        """Not that there is none."""
+        code, _, err = run("groups", store, "--group", "Pay")
+        assert code == 1
+        assert "no consumer group Pay in " in err
+        assert "which has pay, ship" in err
+        code, _, err = run("groups", store, "--group", "pay", "--topic", "Nope")
+        assert code == 1
+        assert "the consumer group pay has no offset of the topic Nope in " in err
 
     @pytest.mark.parametrize("text", ["", "{]", '{"offsetTable":{"T@g":{0:"x"}}}'])
     def test_damage_is_one_line(self, run, store, text):

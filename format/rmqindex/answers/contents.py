@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from rmqindex.answers.answer import NOT_FOUND, Answer, Nothing
 from rmqindex.answers.terminal import Table, print_table, print_text, shortened
-from rmqindex.answers.text import cell_width, counted, one_line, size_text
+from rmqindex.answers.text import cell_width, counted, one_line, size_text, visible
 from rmqindex.consumequeue.progress import GROUP_STATES, GroupProgress
+from rmqindex.explanation.wording import listed
 from rmqindex.export.items import Field
 from rmqindex.export.usage import UsageRow
 from rmqindex.keys.messages import tag_key
@@ -192,8 +193,13 @@ def _print_folders(console: Console, folders: Sequence[FolderUsage]) -> None:
     print_table(console, table)
 
 
-def groups_answer(path: str, progress: ConsumerProgress, zone: Zone) -> Answer:
-    """Return how far consumer groups are in each queue, and the totals by group and topic."""
+def groups_answer(
+    path: str, progress: ConsumerProgress, zone: Zone, group: str | None, topic: str | None
+) -> Answer:
+    """Return how far consumer groups are in each queue, and the totals by group and topic.
+
+    ``group`` and ``topic`` are what was asked for.
+    """
     rows = [asdict(row) for row in progress.rows]
     names = ("group", "topic", "queues", "lag", "expired")
     return Answer(
@@ -208,10 +214,28 @@ def groups_answer(path: str, progress: ConsumerProgress, zone: Zone) -> Answer:
             "totals": [dict(zip(names, total, strict=True)) for total in progress.totals()],
             "notes": list(progress.notes),
         },
-        nothing=None if rows else (path, Nothing(f"no consumer group in {progress.offsets_path}")),
+        nothing=None if rows else (path, Nothing(_no_group(progress, group, topic))),
         notes=progress.notes,
         exit_code=0 if rows else NOT_FOUND,
     )
+
+
+def _no_group(progress: ConsumerProgress, group: str | None, topic: str | None) -> str:
+    """Say which groups and topics there are where what was asked for is not among them."""
+    path, known = progress.offsets_path, progress.known
+    groups = {each for each, _ in known}
+    if group is not None and groups and group not in groups:
+        return f"no consumer group {visible(group)} in {path}, which has {_names(sorted(groups))}"
+    of_group = [name for each, name in known if group in (None, each)]
+    if topic is not None and of_group and topic not in of_group:
+        whose = "no consumer group" if group is None else f"the consumer group {visible(group)}"
+        has = "has an offset" if group is None else "has no offset"
+        return f"{whose} {has} of the topic {visible(topic)} in {path}, only of {_names(of_group)}"
+    return f"no consumer group in {path}"
+
+
+def _names(names: Iterable[str]) -> str:
+    return listed(map(visible, dict.fromkeys(names)))
 
 
 def _print_groups(console: Console, progress: ConsumerProgress, zone: Zone) -> None:

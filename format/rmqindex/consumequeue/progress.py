@@ -244,12 +244,14 @@ class ConsumerProgress:
         rows: A row for each group, topic and queue, in that order; a queue that has neither
             messages nor an offset has none.
         notes: What else there is, and was not read.
+        known: Group and topic of all committed offsets, also of those that were not asked for.
     """
 
     offsets_path: str
     offsets_timestamp: int
     rows: tuple[GroupProgress, ...]
     notes: tuple[str, ...]
+    known: tuple[tuple[str, str], ...]
 
     def totals(self) -> list[tuple[str, str, int, int, int]]:
         """Return group, topic, queues, lag and expired messages of each group and topic."""
@@ -300,12 +302,13 @@ def consumer_progress(
         raise _no_offsets(root)
     reaches = QueueReaches(root)
     rows: list[GroupProgress] = []
-    for (name, consumer), queues in sorted(
-        offsets.table.items(), key=lambda each: (each[0][1], each[0][0])
-    ):
+    known = sorted((consumer, name) for name, consumer in offsets.table)
+    for consumer, name in known:
         if group in (None, consumer) and topic in (None, name):
-            rows.extend(_rows(consumer, name, queues, reaches))
-    return ConsumerProgress(str(offsets.path), offsets.modified, tuple(rows), offsets.notes)
+            rows.extend(_rows(consumer, name, offsets.table[name, consumer], reaches))
+    return ConsumerProgress(
+        str(offsets.path), offsets.modified, tuple(rows), offsets.notes, tuple(known)
+    )
 
 
 def _no_offsets(root: Location) -> RmqIndexError:

@@ -41,7 +41,7 @@ class Groups:
     def answers(self) -> Iterator[Answer]:
         """Read the committed offsets, then the queues."""
         progress = consumer_progress(self.store, group=self.group, topic=self.topic)
-        yield groups_answer(self.store, progress, self.zone)
+        yield groups_answer(self.store, progress, self.zone, self.group, self.topic)
 
 
 groups = command(
