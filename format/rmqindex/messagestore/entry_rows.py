@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -51,6 +52,18 @@ _FIELDS = (*_TEXTS, _STATE)
 _PORTION = 65_536
 
 
+@cache
+def _schema() -> pa.Schema:
+    """Return all columns; those that need no text of a message come first."""
+    own = entry_schema()
+    return pa.schema(
+        [
+            *(own.field(name) for name in (*ENTRY_SCHEMA.names, _FILE)),
+            *(pa.field(name, pa.string(), nullable=name != _STATE) for name in _FIELDS),
+        ]
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class EntryRows:
     """All entries of a store, with the keys of their messages.
@@ -63,14 +76,8 @@ class EntryRows:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns; those that need no text of a message come first."""
-        own = entry_schema()
-        return pa.schema(
-            [
-                *(own.field(name) for name in (*ENTRY_SCHEMA.names, _FILE)),
-                *(pa.field(name, pa.string(), nullable=name != _STATE) for name in _FIELDS),
-            ]
-        )
+        """The columns."""
+        return _schema()
 
     def read(self, names: Sequence[str], wanted: Wanted) -> pa.RecordBatchReader:
         """List the files, and return a reader of some columns of at least the wanted rows."""
@@ -84,13 +91,13 @@ class EntryRows:
                 if not has_log and pairs is None and not set(_TEXTS).isdisjoint(names):
                     raise self._unbound(wanted)
                 files = self._listed(store)
-                if pairs is not None:
+                if log is not None and pairs is not None:
                     lacks = self._lacks(store, files, log, pairs)
         incomplete_index(files, lacks)
         if wanted.is_empty:
             files = files[:0]
         rows = _Rows(self, tuple(names), wanted, _Search.of(wanted), has_log)
-        schema = pa.schema([self.schema.field(name) for name in names])
+        schema = pa.schema([_schema().field(name) for name in names])
         return pa.RecordBatchReader.from_batches(schema, rows.read(files))
 
     def _listed(self, store: Store) -> IndexSnapshot:
@@ -105,7 +112,7 @@ class EntryRows:
         self,
         store: Store,
         files: Sequence[SnapshotFile],
-        log: CommitLog | None,
+        log: CommitLog,
         pairs: frozenset[tuple[str, str]],
     ) -> list[str]:
         lacks = [part.text() for part in uncovered(store, files, log)]
@@ -252,7 +259,7 @@ class _Rows:
 
     def _row(self, rows: pa.RecordBatch, file: str) -> pa.RecordBatch:
         """Return the columns that are asked for."""
-        fields = [self.entries.schema.field(name) for name in self.names]
+        fields = [_schema().field(name) for name in self.names]
         arrays = []
         for field in fields:
             if field.name == _FILE:
