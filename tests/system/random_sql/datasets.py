@@ -75,6 +75,12 @@ class Relation:
     damage: str = ""
 
     @property
+    def of_arrow(self) -> Any:
+        """Arrow's own dataset of the decoded rows, with nulls where the other may have them."""
+        own = self.dataset.schema
+        return pds.dataset(self.truth.cast(pa.schema(map(own.field, self.truth.column_names))))
+
+    @property
     def kinds(self) -> dict[str, str]:
         """The kind of each column."""
         return {each.name: _KINDS.get(each.type, "number") for each in self.truth.schema}
@@ -128,7 +134,7 @@ class _DuckDB:
 
     def load(self, name: str, relation: Relation) -> None:
         self._connection.register(f"ours_{name}", relation.dataset)
-        self._connection.register(f"arrow_{name}", pds.dataset(relation.truth))
+        self._connection.register(f"arrow_{name}", relation.of_arrow)
         self._connection.register("arrived", relation.truth)
         self._connection.execute(f"CREATE OR REPLACE TABLE truth_{name} AS FROM arrived")
 
@@ -151,7 +157,7 @@ class _DataFusion:
         if side == "ours":
             context.register_dataset(name, self._tables[own].dataset)
         elif side == "arrow":
-            context.register_dataset(name, pds.dataset(self._tables[own].truth))
+            context.register_dataset(name, self._tables[own].of_arrow)
         else:
             context.register_record_batches(name, [self._tables[own].truth.to_batches()])
         batches = context.sql(sql_of(question, name).replace("TIMESTAMPTZ", "TIMESTAMP")).collect()
@@ -170,7 +176,7 @@ class _Polars:
         import polars as pl
 
         self._frames[f"ours_{name}"] = pl.scan_pyarrow_dataset(relation.dataset)
-        self._frames[f"arrow_{name}"] = pl.scan_pyarrow_dataset(pds.dataset(relation.truth))
+        self._frames[f"arrow_{name}"] = pl.scan_pyarrow_dataset(relation.of_arrow)
         self._frames[f"truth_{name}"] = pl.from_arrow(relation.truth).lazy()
 
     def ask(self, name: str, question: Question) -> list[tuple[Any, ...]]:
