@@ -97,6 +97,17 @@ class TestCat:
         (row,) = csv.DictReader(io.StringIO(run("cat", store, MESSAGE, "--csv")[1]))
         assert json.loads(row["passed"]) == found["passed"]
 
+    def test_offsets_say_nothing_of_a_message_of_a_former_topic(self, run, store):
+        """Its place has another message, or none: it is not said that no group has passed it."""
+        (unit,) = (store / "consumequeue" / "TopicTest" / "3").glob("*0")
+        data = bytearray(unit.read_bytes())
+        data[54 * 20 : 54 * 20 + 8] = bytes(8)
+        unit.write_bytes(data)
+        out = run("cat", store, MESSAGE)[1]
+        assert "other_in_queue: " in out
+        assert "passed  " not in out
+        assert "passed" not in json.loads(run("cat", store, MESSAGE, "--json")[1])
+
     def test_without_offsets_it_is_said_that_nothing_is_known(self, run, store):
         """No group is not the same as none known."""
         shutil.rmtree(store / "config")

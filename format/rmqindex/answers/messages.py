@@ -189,7 +189,7 @@ def _consumption_fields(consumption: Consumption | None) -> Row:
         return {}
     ((place, state),) = zip(consumption.places, consumption.states, strict=True)
     fields: Row = {"queue_state": state}
-    if consumption.offsets is not None:
+    if consumption.offsets is not None and consumption.is_of_groups:
         groups = consumption.offsets.groups(place.topic)
         found = consumption.groups()
         for code in ("passed", "not_passed", "offset_beyond_end"):

@@ -58,6 +58,14 @@ class Consumption:
             for place, state in zip(self.places, self.states, strict=True)
         ]
 
+    @property
+    def is_of_groups(self) -> bool:
+        """Whether offsets of groups say anything of any of the messages."""
+        return self.offsets is not None and any(
+            state in _IN_LIFE and place.topic not in SYSTEM_TOPICS
+            for place, state in zip(self.places, self.states, strict=True)
+        )
+
     def groups(self) -> dict[str, dict[str, int]]:
         """Return by reason how many of the messages it is of, by group."""
         found: dict[str, Counter[str]] = {code: Counter() for code in _OF_GROUPS}
