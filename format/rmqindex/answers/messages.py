@@ -207,13 +207,14 @@ def _group_text(group: str, committed_offset: int | None) -> str:
 
 def _print_consumption(console: Console, consumption: Consumption) -> None:
     """Print where a message stands in its queue, and by whom it was passed."""
+    from rmqindex.explanation.consumption import state_text  # noqa: PLC0415
     from rmqindex.explanation.index_search import SYSTEM_TOPICS  # noqa: PLC0415
     from rmqindex.explanation.result import EXPLAIN_REASONS  # noqa: PLC0415
 
     fields = _consumption_fields(consumption)
-    state = fields.pop("queue_state")
-    _print_field(console, "queue_state", f"{state}: {EXPLAIN_REASONS[state]}", "bold")
-    code = SYSTEM_TOPICS.get(consumption.places[0].topic)
+    state, topic = fields.pop("queue_state"), consumption.places[0].topic
+    _print_field(console, "queue_state", f"{state}: {state_text(state, topic)}", "bold")
+    code = SYSTEM_TOPICS.get(topic)
     if code is not None:
         _print_field(console, code, EXPLAIN_REASONS[code], "bold")
     elif consumption.fault is not None:

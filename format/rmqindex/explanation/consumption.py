@@ -117,6 +117,13 @@ def consumption_of(root: Location, places: Sequence[MessagePlace]) -> Consumptio
     return Consumption(tuple(places), tuple(reaches.states(places)), offsets, fault, ends, delays)
 
 
+def state_text(state: str, topic: str) -> str:
+    """Return what a state of ``QUEUE_STATES`` means for a message of a topic."""
+    if state == "in_queue" and topic in SYSTEM_TOPICS:
+        return "The message is in its ConsumeQueue, which is for the broker alone."
+    return EXPLAIN_REASONS[state]
+
+
 def consumption_reasons(
     consumption: Consumption | None, times: Times, rebuild: str | None, broker: BrokerState
 ) -> Iterator[Reason]:
@@ -140,14 +147,14 @@ def consumption_reasons(
 def _queue_reasons(
     consumption: Consumption, rebuild: str | None, broker: BrokerState
 ) -> Iterator[Reason]:
-    for code in dict.fromkeys(consumption.states):
-        places = [
-            place
-            for place, state in zip(consumption.places, consumption.states, strict=True)
-            if state == code
-        ]
+    found: dict[tuple[str, bool], list[MessagePlace]] = {}
+    for place, state in zip(consumption.places, consumption.states, strict=True):
+        found.setdefault((state, place.topic in SYSTEM_TOPICS), []).append(place)
+    for (code, is_system), places in found.items():
+        if is_system and code == "in_queue":
+            continue  # what becomes of it is said instead
         queues = _queues(places)
-        total = len(consumption.places)
+        total = sum((place.topic in SYSTEM_TOPICS) == is_system for place in consumption.places)
         share = f"{len(places)} of {counted(total, *_NOUN)}" if total > 1 else "The message"
         offsets = "" if len(places) > 1 else f", queue offset {places[0].queue_offset}"
         more = ""

@@ -239,8 +239,9 @@ SYSTEM_TOPICS = {
     "rmq_sys_wheel_timer": "timer_topic",
 }
 _GROUP_PREFIXES = {"%RETRY%": "retry_topic", "%DLQ%": "dead_letter_topic"}
-# MessageConst.PROPERTY_REAL_TOPIC.
-_REAL_TOPIC = "REAL_TOPIC"
+# MessageConst.PROPERTY_REAL_TOPIC, and PROPERTY_RETRY_TOPIC of what a consumer group failed on,
+# whose real topic is that of the group's retries.
+_REAL_TOPIC, _RETRY_TOPIC = "REAL_TOPIC", "RETRY_TOPIC"
 
 
 class PairOffsets(NamedTuple):
@@ -337,14 +338,16 @@ def look_up_pairs(
 
 def as_other_topic(pair: PairOffsets, log: CommitLog | None) -> OtherTopic:
     """Add the topics to which the messages belong."""
-    real = _read_real_topics(log, pair.phy_offsets) if holds_other_topics(pair.topic) else ()
+    name = _RETRY_TOPIC if pair.topic.startswith((*_GROUP_PREFIXES,)) else _REAL_TOPIC
+    known = holds_other_topics(pair.topic)
+    real = _read_property(log, pair.phy_offsets, name) if known else ()
     return OtherTopic(pair.topic, pair.phy_offsets, pair.is_verified, real)
 
 
-def _read_real_topics(log: CommitLog | None, phy_offsets: Sequence[int]) -> tuple[str, ...]:
-    """Return the distinct ``REAL_TOPIC`` of messages."""
+def _read_property(log: CommitLog | None, phy_offsets: Sequence[int], name: str) -> tuple[str, ...]:
+    """Return the distinct values of a property of messages."""
     if log is None or not phy_offsets:
         return ()
     rows = log.read_at(np.array(phy_offsets, np.int64), ["properties"])["properties"].to_pylist()
-    named = [dict(row).get(_REAL_TOPIC) for row in rows if row is not None]
-    return tuple(dict.fromkeys(name for name in named if name))
+    values = [dict(row).get(name) for row in rows if row is not None]
+    return tuple(dict.fromkeys(value for value in values if value))

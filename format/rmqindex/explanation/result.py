@@ -184,7 +184,8 @@ class OtherTopic:
             messages of other topics; where the queried topic has no entry of the key, any topic.
         phy_offsets: The CommitLog offsets of its messages, bytes; newest first.
         is_verified: Whether the messages were read and have the key.
-        real_topics: The topics to which the messages belong, by their property ``REAL_TOPIC``.
+        real_topics: The topics to which the messages belong, by their property ``REAL_TOPIC``, or
+            ``RETRY_TOPIC`` of those that a consumer group failed on.
     """
 
     topic: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 
@@ -195,3 +196,8 @@ class TestGroups:
             reason.code for reason in consumption_reasons(found, times, None, BrokerState.STOPPED)
         ]
         assert codes == ["queue_missing", "not_for_consumers", code]
+        found = replace(found, states=("in_queue",))
+        codes = [
+            reason.code for reason in consumption_reasons(found, times, None, BrokerState.STOPPED)
+        ]
+        assert codes == ["not_for_consumers", code]  # not "where consumers get it"

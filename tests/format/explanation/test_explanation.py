@@ -491,8 +491,8 @@ class TestTopics:
         [
             ("Delayed", DELAYED, "schedule_topic", ("Delayed",)),
             ("Transactions", "payment-65", "half_topic", ("Transactions",)),
-            ("Retries", "task-45", "retry_topic", ("%RETRY%retriers",)),
-            ("Retries", "task-45", "dead_letter_topic", ("%RETRY%retriers",)),
+            ("Retries", "task-45", "retry_topic", ("Retries",)),
+            ("Retries", "task-45", "dead_letter_topic", ("Retries",)),
         ],
     )
     def test_the_topics_of_the_broker_itself(self, broker, topic, key, code, real):
