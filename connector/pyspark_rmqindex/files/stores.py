@@ -23,8 +23,8 @@ from rmqindex.layout import (
     MULTI_PATH_SPLITTER,
     STORE_FOLDERS,
 )
-from rmqindex.store import expand, has_pattern, log_in, root_of
-from rmqindex.transaction import entries_or_none, exists
+from rmqindex.store import ensure_no_store_is_missed, expand, has_pattern, log_in, root_of
+from rmqindex.transaction import directory_entries, exists
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from pyspark_rmqindex.files.slices import FileSlice
     from rmqindex.storage import Location
+    from rmqindex.store import Hit
 
 
 def absolute_log(path: Location) -> Location:
@@ -113,22 +114,28 @@ def _log_paths(path: Location) -> Iterator[Location]:
         return
     # In a pattern, commas belong to its braces.
     whole = path.absolute
-    hits = [hit.path for hit in expand(whole) if _may_hold_log(hit.path)]
+    hits = [hit.path for hit in expand(whole) if _may_hold_log(hit)]
     if not hits:
         raise RmqIndexError(f"{whole}: no store and no log file fits the pattern")
     yield from hits
 
 
-def _may_hold_log(path: Location) -> bool:
+def _may_hold_log(hit: Hit) -> bool:
     """Return whether a match of a pattern is a log, or a store that should have one."""
-    if _LOG_FILE.fullmatch(path.name):
+    if hit.entry is not None and not hit.entry.is_directory:
+        return _LOG_FILE.fullmatch(hit.path.name) is not None
+    if hit.entry is None and _LOG_FILE.fullmatch(hit.path.name):
         return True
-    return any(
+    entries = directory_entries(hit.path)
+    if any(
         entry.name in _ROOT_FOLDERS or entry.name.startswith(DLEDGER_PREFIX)
         if entry.is_directory
         else _LOG_FILE.fullmatch(entry.name)
-        for entry in entries_or_none(path)
-    )
+        for entry in entries
+    ):
+        return True
+    ensure_no_store_is_missed(hit.path, entries, "log files, or a store with a folder commitlog")
+    return False
 
 
 class StoreCheck:

@@ -32,5 +32,6 @@ if TYPE_CHECKING:
     from rmqindex.store.store import list_index_files as list_index_files
     from rmqindex.store.store import log_in as log_in
     from rmqindex.store.store import root_of as root_of
+    from rmqindex.store.surroundings import ensure_no_store_is_missed as ensure_no_store_is_missed
 else:
     __getattr__, __dir__, __all__ = lazy_exports(__name__)

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 _PATTERN = re.compile(r"[*?\[{]")
 _BRACES = re.compile(r"\{([^{}]*)\}")
+# What every ext file system has in its root, and nobody else may list.
+_LOST_FOUND = "lost+found"
 # The most alternatives, which each pair of braces multiplies.
 _MOST_ALTERNATIVES = 1000
 
@@ -42,7 +44,8 @@ def expand(path: Location) -> Iterator[Hit]:
         path: An absolute path or a URI.
 
     Yields:
-        The matching paths; hidden names only where the pattern's own part begins as they do.
+        The matching paths; hidden names only where the pattern's own part begins as they do, and
+        never the ``lost+found`` of a file system.
 
     Raises:
         ValueError: As :func:`matcher`.
@@ -58,7 +61,9 @@ def expand(path: Location) -> Iterator[Hit]:
             Hit(each.path.child(entry.name), entry)
             for each in found
             for entry in sorted(entries_or_none(each.path), key=broker_order)
-            if fits(entry.name) and (name.startswith((".", "_")) or not is_hidden(entry.name))
+            if fits(entry.name)
+            and (name.startswith((".", "_")) or not is_hidden(entry.name))
+            and entry.name != _LOST_FOUND
         ]
     yield from (each for each in found if each.entry is not None or exists(each.path))
 

@@ -68,6 +68,30 @@ def ensure_may_be_empty(
         raise empty_error(path, entries, expected)
 
 
+def ensure_no_store_is_missed(path: Location, entries: Sequence[FileEntry], expected: str) -> None:
+    """Refuse a directory without files of a log that a pattern would pass over in silence.
+
+    One that is empty may be a disk that is not mounted, and a store may lie one folder deeper.
+    What lies in a store root itself is that store's.
+    """
+    if entries and not any(map(_has_store, _folders(entries)[:_MOST_ASKED])):
+        return
+    if not _is_store_root(entries_or_none(path.absolute.parent)):
+        raise empty_error(path, entries, expected)
+
+
+def _folders(entries: Iterable[FileEntry]) -> list[Location]:
+    return sorted(
+        entry.path
+        for entry in entries
+        if entry.is_directory and not entry.name.startswith(DLEDGER_PREFIX)
+    )
+
+
+def _has_store(folder: Location) -> bool:
+    return _is_store_root(entries_or_none(folder))
+
+
 def _was_written(directory: Location) -> bool:
     """Return whether this package wrote into an index directory, be it one without files."""
     local = directory.local
@@ -78,17 +102,11 @@ def _was_written(directory: Location) -> bool:
 
 def empty_error(path: Location, entries: Sequence[FileEntry], expected: str) -> RmqIndexError:
     """Return the error of a directory that has nothing to read, by its name and what it holds."""
-    folders = sorted(
-        entry.path
-        for entry in entries
-        if entry.is_directory and not entry.name.startswith(DLEDGER_PREFIX)
-    )
     if not entries:
         got = "an empty directory; if it is where a disk belongs, is the disk mounted?"
     else:
         got = "a directory with neither"
-        stores = (each for each in folders[:_MOST_ASKED] if _is_store_root(entries_or_none(each)))
-        store = next(stores, None)
+        store = next(filter(_has_store, _folders(entries)[:_MOST_ASKED]), None)
         if store is not None:
             got += f". Give one of the stores in it, such as {store}"
     return RmqIndexError(f"{path}: expected {expected}, got {got}")

@@ -95,6 +95,40 @@ class TestNames:
             logs_of(at([f"{brokers}/c*"]))
 
 
+class TestWhatFitsAPattern:
+    """What is no log itself must not hide one, or be the place of one."""
+
+    def test_the_folder_of_a_store_is_refused_by_that_stores_name(self, brokers):
+        """Or its messages would be missing from the answer in silence."""
+        inner = brokers / "a" / "store"
+        with pytest.raises(RmqIndexError, match=f"Give one of the stores in it, such as {inner}$"):
+            logs_of(at([f"{brokers}/*"]))
+
+    def test_an_empty_folder_is_refused_since_a_disk_may_not_be_mounted(self, brokers, tmp_path):
+        """Whose broker would be missing otherwise."""
+        (tmp_path / "a").symlink_to(brokers / "a" / "store")
+        (tmp_path / "b").mkdir()
+        with pytest.raises(RmqIndexError, match="b: expected log files, .* is the disk mounted"):
+            logs_of(at([f"{tmp_path}/*"]))
+
+    def test_what_is_neither_is_passed_over(self, brokers, tmp_path):
+        """Such as notes, the lost+found of a disk, or an empty folder of the store's own."""
+        store = brokers / "a" / "store"
+        (tmp_path / "a").symlink_to(store)
+        (tmp_path / "lost+found").mkdir()
+        (tmp_path / "scripts").mkdir()
+        (tmp_path / "scripts" / "start.sh").touch()
+        assert [log.store for log in logs_of(at([f"{tmp_path}/*"]))] == [f"{tmp_path}/a"]
+        (store / "config").mkdir(exist_ok=True)
+        assert [log.store for log in logs_of(at([f"{store}/*"]))] == [str(store)]
+
+    def test_entries_know_no_lost_and_found_either(self, tmp_path):
+        """The index is listed by the same rule."""
+        shutil.copytree(sample_store(), tmp_path / "a")
+        (tmp_path / "lost+found").mkdir()
+        assert list_slices(read_options({"path": f"{tmp_path}/*"})).total == 5
+
+
 class TestWhereTheColumnIs:
     """By default where stores may be several."""
 
