@@ -486,6 +486,21 @@ class TestSeveral:
             offsets = [hit["phy_offset"] for hit in json.loads(out)["hits"]]
             assert [int(row["phy_offset"]) for row in rows if row["key"] == key] == offsets
 
+    def test_a_key_among_many_is_answered_as_if_it_were_alone(self, run, tmp_path):
+        """In their order; with a key of the same hash beside it, bounds of time and a limit."""
+        keys = [f"nobody-{number}" for number in range(40)]
+        keys[3:3], keys[20:20], keys[30:30] = ["Aa"], ["BB", "order-49"], ["ORDER:68"]
+        (tmp_path / "keys").write_text("\n".join(keys))
+        narrowed = ("--limit", 2, "--end", "2023-11-14T22:20", "--json")
+        _, out, _ = run("lookup", STORE, "TopicTest", "--keys-file", tmp_path / "keys", *narrowed)
+        answers = json.loads(out)["answers"]
+        assert [answer["key"] for answer in answers] == keys
+        assert [len(answer["hits"]) for answer in answers if answer["hits"]] == [1, 2, 2, 2]
+        for number in (0, 3, 20, 21, 30, 43):
+            _, out, _ = run("lookup", STORE, "TopicTest", keys[number], *narrowed)
+            alone = json.loads(out)
+            assert {name: answers[number][name] for name in alone} == alone, keys[number]
+
     def test_no_key_is_refused(self, run, tmp_path):
         """Nor is a line that is not UTF-8 one."""
         assert "Missing KEY" in run("lookup", STORE, "TopicTest")[2]

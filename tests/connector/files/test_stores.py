@@ -108,7 +108,7 @@ class TestWhatFitsAPattern:
         """Whose broker would be missing otherwise."""
         (tmp_path / "a").symlink_to(brokers / "a" / "store")
         (tmp_path / "b").mkdir()
-        with pytest.raises(RmqIndexError, match="b: expected log files, .* is the disk mounted"):
+        with pytest.raises(RmqIndexError, match=r"b: expected log files, .* is the disk mounted"):
             logs_of(at([f"{tmp_path}/*"]))
 
     def test_what_is_neither_is_passed_over(self, brokers, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -48,6 +49,9 @@ if TYPE_CHECKING:
 
 # For so many keys without entries, others of nearly the same name are looked up.
 _LOOKED_AROUND = 8
+# So many keys are searched at once at most, as long as they have no more entries than this.
+_MOST_AT_ONCE = 1024
+_MANY_ENTRIES = 65_536
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,15 +112,19 @@ class Lookup:
             notes = [*lacking, *(part.text() for part in gaps)]
             keys = [tag_key(key) if self.tag else key for key in self.keys]
             misses = 0
+            found = self._found(keys, files, log)
             for number, key in enumerate(keys, 1):
                 if self.broker:
                     result = self._ask_as_the_broker(key)
-                    miss = None if result.phy_offsets else self._miss(key, files, None, misses)
+                    miss = None
+                    if not result.phy_offsets:
+                        others = self._at_other_times([key], files, None).get(key)
+                        miss = self._miss(key, files, None, others, misses)
                     answer = broker_answer(self._question(key), result, miss, gaps, self.zone)
                 else:
-                    hits = self._hits(key, files, log)
+                    hits, others = next(found)
                     messages = self._messages(log, hits) if self.with_message else None
-                    miss = None if hits else self._miss(key, files, log, misses)
+                    miss = None if hits else self._miss(key, files, log, others, misses)
                     answer = hits_answer(
                         self._question(key), hits, messages, miss, gaps, lacking, self.zone
                     )
@@ -168,26 +176,49 @@ class Lookup:
                 self.topic, key, most, begin or 0, INT64_MAX if end is None else end
             )
 
-    def _hits(self, key: str, files: Sequence[SnapshotFile], log: CommitLog | None) -> list[Row]:
-        """Return the entries of a key, newest first, without those of other keys if a log tells."""
-        table = self._search(key, files, log, self.times, self.limit)
+    def _found(
+        self, keys: Sequence[str], files: Sequence[SnapshotFile], log: CommitLog | None
+    ) -> Iterator[tuple[list[Row], int | None]]:
+        """Yield the entries of each key, and how many one without any has at other times.
+
+        Many keys are searched in each file at once, ever more of them, so that the first answers
+        come soon; hot keys again fewer, since the entries of all of them are in memory.
+        """
         paths = {path_text(planned.entry.name): planned.entry.path for planned in files}
-        hits = pa.table(
-            {
-                "name": table["file"],
-                "position": table["position"],
-                "phy_offset": table["phy_offset"],
-                "store_timestamp": table["store_timestamp"].cast(pa.int64()),
-                "state": table["match_state"],
-            }
-        )
-        return [{"path": paths[hit["name"]], **hit} for hit in hits.to_pylist()]
+        start, at_once = 0, 1
+        while start < len(keys):
+            part = keys[start : start + at_once]
+            start += at_once
+            table = self._search(part, files, log, self.times, self.limit)
+            is_hot = table.num_rows > _MANY_ENTRIES
+            at_once = max(at_once // 2, 1) if is_hot else min(at_once * 2, _MOST_AT_ONCE)
+            hits: dict[str, list[Row]] = {key: [] for key in part}
+            rows = pa.table(
+                {
+                    "key": table["key"],
+                    "name": table["file"],
+                    "position": table["position"],
+                    "phy_offset": table["phy_offset"],
+                    "store_timestamp": table["store_timestamp"].cast(pa.int64()),
+                    "state": table["match_state"],
+                }
+            )
+            for row in rows.to_pylist():
+                hits[row.pop("key")].append({"path": paths[row["name"]], **row})
+            missing = [key for key, own in hits.items() if not own]
+            others = self._at_other_times(missing, files, log)
+            for key in part:
+                yield hits[key], others.get(key)
 
     def _miss(
-        self, key: str, files: Sequence[SnapshotFile], log: CommitLog | None, number: int
+        self,
+        key: str,
+        files: Sequence[SnapshotFile],
+        log: CommitLog | None,
+        others: int | None,
+        number: int,
     ) -> Miss:
         """Return how a search without an entry goes on; only the first ones look for others."""
-        others = self._at_other_times(key, files, log)
         nearest = None
         if number < _LOOKED_AROUND and not others:
             from rmqindex.explanation.explain import spelled_otherwise  # noqa: PLC0415  (few miss)
@@ -210,24 +241,25 @@ class Lookup:
         return tuple(word for pair in named for word in pair)
 
     def _at_other_times(
-        self, key: str, files: Sequence[SnapshotFile], log: CommitLog | None
-    ) -> int | None:
-        """Count the entries of a key at any time; None if no range of times was given."""
-        if self.times == (None, None):
-            return None
-        return len(self._search(key, files, log, (None, None), None))
+        self, keys: Sequence[str], files: Sequence[SnapshotFile], log: CommitLog | None
+    ) -> dict[str, int]:
+        """Count the entries of each key at any time; of none if no range of times was given."""
+        if self.times == (None, None) or not keys:
+            return {}
+        counts = Counter(self._search(keys, files, log, (None, None), None)["key"].to_pylist())
+        return {key: counts[key] for key in keys}
 
     def _search(
         self,
-        key: str,
+        keys: Sequence[str],
         files: Sequence[SnapshotFile],
         log: CommitLog | None,
         times: tuple[int | None, int | None],
         max_num: int | None,
     ) -> pa.Table:
-        keys = pa.array([key], pa.string())
+        wanted = pa.array(list(dict.fromkeys(keys)), pa.string())
         begin, end = times
-        return lookup_keys(files, log, self.topic, keys, begin=begin, end=end, max_num=max_num)
+        return lookup_keys(files, log, self.topic, wanted, begin=begin, end=end, max_num=max_num)
 
     def _messages(self, log: CommitLog | None, hits: list[Row]) -> list[Row | None]:
         """Return the message of each hit, None unless it is the key's and in the log."""
