@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 # The first version whose data sources in Python read and write Arrow batches.
 _LOWEST = (4, 0)
 # The first version that plans each scan of a relation by itself.
-_OWN_PLANS = 5
+_OWN_PLANS = (5, 0)
 _VERSION = re.compile(r"(\d+)\.(\d+)")
 
 
@@ -75,7 +75,7 @@ def plans_each_scan() -> bool:
 
     match = _VERSION.match(found)
     has_limit = hasattr(import_module("pyspark.sql.datasource").DataSourceReader, "pushLimit")
-    return has_limit and match is not None and int(match[1]) >= _OWN_PLANS
+    return has_limit and match is not None and (int(match[1]), int(match[2])) >= _OWN_PLANS
 
 
 def source_class(module: str, name: str) -> type[DataSource]:

@@ -1,7 +1,7 @@
 """The options of loads, writes and streams.
 
 Each option is declared once, as a field of a frozen dataclass with its name, parser, default and
-doc (:mod:`.declare`); parsing, errors and the documentation all derive from it.
+doc (:mod:`.kinds`); parsing, errors and the documentation all derive from it.
 The functions turn the options that Spark passes into one of these dataclasses, or raise a
 ``ValueError`` that names the option.
 """

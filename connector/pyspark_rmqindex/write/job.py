@@ -16,7 +16,7 @@ from pyspark_rmqindex.options import SinkOptions, parse_options
 from rmqindex import RmqIndexError
 from rmqindex.bulk import StagedRows, TagChoice, WriteOptions, tags_of_index
 from rmqindex.layout import COMMITLOG_FOLDER, INDEX_FOLDER, QUEUE_FOLDER
-from rmqindex.storage import SCHEMES, Location
+from rmqindex.storage import S3_SCHEMES, Location
 from rmqindex.store import Store, is_coverable, list_index_files, refuse_target
 from rmqindex.transaction import entries_or_none, exists
 
@@ -141,7 +141,7 @@ def _has_files(directory: Path | Location) -> bool:
 
 
 def _index_directory(path: Location) -> Location:
-    if path.local is None and path.scheme not in SCHEMES:
+    if path.local is None and path.scheme not in S3_SCHEMES:
         raise ValueError(
             f"option 'path': expected a local directory or one on S3 to write to, got {str(path)!r}"
         )

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rmqindex.indexfile.decoding import MILLISECONDS
 from rmqindex.indexfile.fingerprint import checksum_below
-from rmqindex.layout.index_file import ENTRY_SIZE, FIRST_POSITION, INT64_MAX, INVALID_INDEX
+from rmqindex.layout.index_file import (
+    ENTRY_SIZE,
+    ENTRY_STRUCT,
+    FIRST_POSITION,
+    INT64_MAX,
+    INVALID_INDEX,
+    SLOT_STRUCT,
+)
 from rmqindex.storage.local import advise_file
 
 if TYPE_CHECKING:
@@ -25,8 +32,6 @@ if TYPE_CHECKING:
 #: As many hashes walk faster one by one than by the calls of NumPy and Arrow.
 FEW_HASHES = 8
 
-_SLOT = struct.Struct(">i")
-_ENTRY = struct.Struct(">iqii")
 # Longer chains are faster to walk for many keys at once, or to replace by a scan.
 _MAX_STEPS = 256
 
@@ -53,7 +58,7 @@ def walk_one(
     """Return the entries of a hash, newest first; None for a long, broken or growing chain."""
     slot_num, entries = layout.hash_slot_num, layout.entry_offset(0)
     slot = key_hash % slot_num
-    (position,) = _SLOT.unpack(read(layout.slot_offset(slot), _SLOT.size))
+    (position,) = SLOT_STRUCT.unpack(read(layout.slot_offset(slot), SLOT_STRUCT.size))
     if not INVALID_INDEX <= position < limit:
         return None
     found: list[PointEntry] = []
@@ -61,7 +66,7 @@ def walk_one(
         if position == INVALID_INDEX:
             return found
         data = read(entries + position * ENTRY_SIZE, ENTRY_SIZE)
-        hash_, phy_offset, time_diff, previous = _ENTRY.unpack(data)
+        hash_, phy_offset, time_diff, previous = ENTRY_STRUCT.unpack(data)
         stored = begin + (time_diff * MILLISECONDS if position != FIRST_POSITION else 0)
         if (
             hash_ < 0

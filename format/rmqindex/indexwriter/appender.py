@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import struct
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -24,6 +23,7 @@ from rmqindex.indexwriter.linking import LINK_BATCH, link, slot_numbers
 from rmqindex.layout.index_file import (
     ENTRY_DTYPE,
     ENTRY_SIZE,
+    ENTRY_STRUCT,
     FIRST_POSITION,
     HEADER_SIZE,
     INT32_MAX,
@@ -43,9 +43,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rmqindex.indexfile.geometry import Layout
-
-_ENTRY_STRUCT = struct.Struct(">iqii")
-assert _ENTRY_STRUCT.size == ENTRY_SIZE
 
 _MILLIS_PER_SECOND = 1000
 # Slots are marked as changed and written back by pages of the file, so that a file with few entries
@@ -197,7 +194,7 @@ class EntryAppender:
         previous = int(self.slots[slot])
         if not INVALID_INDEX < previous <= self._index_count:
             previous = INVALID_INDEX
-        self._pending += _ENTRY_STRUCT.pack(
+        self._pending += ENTRY_STRUCT.pack(
             key_hash, phy_offset, self._time_diff(store_timestamp), previous
         )
         self._has_new_entries = True

@@ -1,6 +1,6 @@
 """Offsets, sizes and dtypes of an IndexFile (spec: layout at a glance, header, slots, entries).
 
-No other module holds a number of the format.
+No other module holds an offset or a size of the format.
 All integers are big-endian and signed.
 """
 
@@ -59,9 +59,10 @@ HEADER_DTYPE = np.dtype(
         "itemsize": HEADER_SIZE,
     }
 )
-# The same fields; for the one header of a file, NumPy's calls cost ten times as much.
+# The same fields; for one header, slot or entry, NumPy's calls cost ten times as much.
 HEADER_STRUCT = struct.Struct(">qqqqii")
 SLOT_DTYPE = np.dtype(">i4")
+SLOT_STRUCT = struct.Struct(">i")
 ENTRY_DTYPE = np.dtype(
     {
         "names": ["key_hash", "phy_offset", "time_diff", "prev_position"],
@@ -70,6 +71,7 @@ ENTRY_DTYPE = np.dtype(
         "itemsize": ENTRY_SIZE,
     }
 )
+ENTRY_STRUCT = struct.Struct(">iqii")
 
 
 @dataclass(frozen=True, slots=True)

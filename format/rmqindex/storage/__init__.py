@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rmqindex.storage.s3 import DEFAULT_ATTEMPTS as DEFAULT_ATTEMPTS
     from rmqindex.storage.s3 import DEFAULT_CONNECT_TIMEOUT as DEFAULT_CONNECT_TIMEOUT
     from rmqindex.storage.s3 import DEFAULT_REQUEST_TIMEOUT as DEFAULT_REQUEST_TIMEOUT
-    from rmqindex.storage.s3 import SCHEMES as SCHEMES
+    from rmqindex.storage.s3 import S3_SCHEMES as S3_SCHEMES
     from rmqindex.storage.s3 import S3Settings as S3Settings
     from rmqindex.storage.s3 import check_no_secret as check_no_secret
     from rmqindex.storage.writable import write_own as write_own

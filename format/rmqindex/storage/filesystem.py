@@ -12,7 +12,7 @@ import pyarrow.fs as pafs
 
 from rmqindex.errors import RmqIndexError
 from rmqindex.storage.identity import FileIdentity
-from rmqindex.storage.s3 import SCHEMES, S3Settings, check_no_secret, connect
+from rmqindex.storage.s3 import S3_SCHEMES, S3Settings, check_no_secret, connect
 
 if TYPE_CHECKING:
     from rmqindex.storage.location import Location
@@ -61,7 +61,7 @@ def open_filesystem(location: Location) -> tuple[pafs.FileSystem, str]:
     check_no_secret(location)
     scheme, folder, name, query = location.uri_parts()
     try:
-        if scheme in SCHEMES:
+        if scheme in S3_SCHEMES:
             bucket, _, rest = folder.partition("/")
             found = _bucket(bucket, query.removeprefix("?"), storage.s3, _environment())
             inner_folder = f"{bucket}/{unquote(rest)}" if rest else bucket

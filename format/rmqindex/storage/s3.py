@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 #: The schemes of S3: Arrow's own, and Hadoop's, which Spark users write.
-SCHEMES = frozenset({"s3", "s3a", "s3n"})
+S3_SCHEMES = frozenset({"s3", "s3a", "s3n"})
 #: How many times a request is sent at most before its failure is an error.
 DEFAULT_ATTEMPTS = 5
 #: Seconds within which a connection must be established.
@@ -88,7 +88,7 @@ def without_keys(uri: str) -> str:
     """Return a URI as errors may show it: one of S3 without the keys before the bucket."""
     match = _AUTHORITY.match(uri)
     # A bucket's name has neither character; unescaped keys may have slashes.
-    if match is None or match[1].lower() not in SCHEMES or not {":", "@"} & set(match[2]):
+    if match is None or match[1].lower() not in S3_SCHEMES or not {":", "@"} & set(match[2]):
         return uri
     head, mark, _ = uri.partition("?")
     _, _, rest = head[match.start(2) :].rpartition("@")
