@@ -351,7 +351,7 @@ def test_what_leads_to_no_message_is_left_out_with_its_number(run, store, files)
     for place, offset in ((50, 45_000), (60, 45_001)):
         struct.pack_into(">q", content, geometry + 20 * place + 4, offset)
     path.write_bytes(content)
-    said = f"Left out 2 entries in {path.name}, of offsets 45000 to 45001, that lead to no message"
+    said = f"Left out 2 entries in {path.name}, of offsets 45000 to 45001, without a message"
     before = {each.name: each.read_bytes() for each in files}
     for options in (("--dry-run",), ()):
         code, out, err = run("rebuild", str(store), "--replace", *options)
@@ -390,7 +390,7 @@ def test_an_entry_behind_the_log_is_a_loss_unless_a_message_lacks_it(run, store,
         file.seek(place)
         file.write(struct.pack(">iq", code ^ (1 << bit), offset ^ (1 << 52)))
     code, _, err = run("rebuild", store, "--replace")
-    assert (code, f"1 entries in {files[1].name}" in err) == (2, True)
+    assert (code, f"1 entry in {files[1].name}" in err) == (2, True)
     assert run("rebuild", store, "--replace", "--allow-loss")[0] == 0
     assert run("verify", store)[0] == 0
 

@@ -387,7 +387,7 @@ class TestExpire:
     def test_without_expired_files_it_needs_no_offset(self, run, store):
         """It has nothing to do."""
         code, out, err = run("expire", store)
-        assert (code, out, err) == (0, "0 files gone, 0 bytes; offsets before 0\n", "")
+        assert (code, out, err) == (0, "No file to delete: offsets before 0\n", "")
 
     def test_without_a_log_it_asks_where_the_log_begins(self, run, store):
         """It guesses nothing."""

@@ -259,11 +259,11 @@ def queue_notes(result: QueueRebuildResult) -> Iterator[str]:
     yield from _deletion_notes(result)
     yield from _left_out_notes(result)
     for lost in result.lost:
+        goes = "would be" if result.dry_run else "is" if lost.units == 1 else "are"
         yield (
             f"{visible(lost.topic)}, queue {lost.queue_id}: {counted(lost.units, 'unit')} of the "
-            f"old queue {'would be' if result.dry_run else 'are'} lost, from queue offset "
-            f"{lost.queue_offset} on (message at offset {lost.phy_offset}), {lost.beyond_log} of "
-            "them behind the log's end"
+            f"old queue {goes} lost, from queue offset {lost.queue_offset} on (message at offset "
+            f"{lost.phy_offset}), {lost.beyond_log} of them behind the log's end"
         )
     if result.refusal is not None:
         yield _REFUSED
@@ -330,6 +330,9 @@ def expiry_answer(
     def text(console: Console) -> None:
         for file in files:
             console.write(file.name)
+        if not files:
+            print_text(console, f"No file to delete: offsets before {before}")
+            return
         verb = "would go" if dry_run else "gone"
         count = counted(len(files), "file")
         print_text(console, f"{count} {verb}, {size_text(size)}; offsets before {before}")

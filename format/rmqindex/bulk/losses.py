@@ -15,6 +15,7 @@ from rmqindex.bulk.salvaging import replaced_entries
 from rmqindex.commitlog.log import MATCH_STATES
 from rmqindex.commitlog.selection import zeroed_messages
 from rmqindex.errors import RmqIndexError
+from rmqindex.explanation.wording import counted
 from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.indexfile.reader import IndexFile
 from rmqindex.keys.messages import HASH_BITS, pack_pairs
@@ -44,6 +45,7 @@ _NOT_A_RECORD = MATCH_STATES.index("not_a_record")
 _RECORD = MATCH_STATES.index("record")
 # An entry counts whole seconds, milliseconds; a relayout may move it by one.
 _APART = 1000
+_NOUN = ("entry", "entries")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +115,8 @@ class Replacement:
         if self.lost is not None:
             lost = self.lost
             lines.append(
-                f"{lost.count} entries in {_range_of(lost.files)}, of messages at offsets "
-                f"{lost.first} to {lost.last}, would be lost"
+                f"{counted(lost.count, *_NOUN)} in {_range_of(lost.files)}, of messages at "
+                f"{_span_of(lost)}, would be lost"
             )
         if self.unreadable:
             lines.append(
@@ -129,9 +131,9 @@ class Replacement:
             return []
         stray = self.stray
         line = (
-            f"Left out {stray.count} entries in {_range_of(stray.files)}, of offsets {stray.first} "
-            f"to {stray.last}, that lead to no message with their key: they were damaged, or are "
-            "of another history of the CommitLog"
+            f"Left out {counted(stray.count, *_NOUN)} in {_range_of(stray.files)}, of "
+            f"{_span_of(stray)}, without a message with their key: damaged ones, or those of "
+            "another history of the CommitLog"
         )
         return [line]
 
@@ -149,6 +151,12 @@ class Replacement:
                 "Nothing was changed. If the CommitLog is damaged or lacks files, restore it "
                 "first; allow_loss=True writes nevertheless"
             )
+
+
+def _span_of(entries: LostEntries) -> str:
+    """Return the offsets of entries as a text."""
+    first, last = entries.first, entries.last
+    return f"offset {first}" if first == last else f"offsets {first} to {last}"
 
 
 def _range_of(names: Sequence[str]) -> str:
