@@ -17,13 +17,9 @@ if TYPE_CHECKING:
     from rmqindex.query.comparison import compare_stores as compare_stores
     from rmqindex.query.index_directory import IndexDirectory as IndexDirectory
     from rmqindex.query.index_directory import QueryOffsetResult as QueryOffsetResult
-    from rmqindex.query.key_usage import KEY_GROUPS as KEY_GROUPS
     from rmqindex.query.key_usage import KeyUsage as KeyUsage
     from rmqindex.query.key_usage import KeyUsageRow as KeyUsageRow
-    from rmqindex.query.key_usage import listed_index as listed_index
-    from rmqindex.query.key_usage import log_of as log_of
     from rmqindex.query.key_usage import measure_keys as measure_keys
-    from rmqindex.query.key_usage import store_of as store_of
     from rmqindex.query.many_keys import LOOKUP_SCHEMA as LOOKUP_SCHEMA
     from rmqindex.query.many_keys import lookup_keys as lookup_keys
     from rmqindex.query.point_lookup import PointFile as PointFile

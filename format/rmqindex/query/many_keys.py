@@ -11,8 +11,16 @@ from rmqindex.commitlog.bodies import bad_body
 from rmqindex.keys.hashing import index_key_hashes
 from rmqindex.layout.columns import required_field
 from rmqindex.layout.index_file import INT64_MAX, INT64_MIN
+from rmqindex.query.point_lookup import PointLog
 from rmqindex.query.ranks import SearchedFile
-from rmqindex.query.verification import MATCH_CODES, NO_LOG, Verifier, pairs_kept
+from rmqindex.query.verification import (
+    MATCH_CODES,
+    MISMATCH,
+    NO_LOG,
+    VERIFIED,
+    Verifier,
+    pairs_kept,
+)
 from rmqindex.record.batch_members import BadInnerBatchError
 from rmqindex.storage.location import path_text
 
@@ -27,6 +35,8 @@ if TYPE_CHECKING:
 
     #: The number of a file, and its entries.
     _Found = tuple[int, list[PointEntry] | pa.RecordBatch]
+    #: Whether each candidate is kept, its state, and its time in epoch milliseconds.
+    _Compared = tuple[NDArray[np.bool_], NDArray[np.int8], NDArray[np.int64]]
 
 #: What a lookup of keys returns; ``store_timestamp`` is exact where ``match_state`` is
 #: ``verified``, else cut to whole seconds after the file's first entry.
@@ -43,6 +53,8 @@ LOOKUP_SCHEMA = pa.schema(
 )
 # How many entries are compared with their messages at a time.
 _PORTION = 65_536
+# As many entries of one key are compared faster one by one than by the calls of NumPy and Arrow.
+_FEW_ENTRIES = 8
 _NO_LOG = MATCH_CODES.index(NO_LOG)
 _ENTRY_COLUMNS = ("position", "key_hash", "phy_offset", "store_timestamp")
 
@@ -99,7 +111,10 @@ def lookup_keys(
         found = _Candidates.of(waiting, by_hash, order)
         waiting = []
         waiting_count = 0
-        kept, states, times = _compare(verifier, log, searched, topic, keys, found)
+        compared = _compare_few(log, topic, keys, found)
+        if compared is None:
+            compared = _compare(verifier, log, searched, topic, keys, found)
+        kept, states, times = compared
         kept &= (times >= bounds[0]) & (times <= bounds[1])
         answered = np.lexsort((found.key, -found.position, found.file))
         chosen = answered[kept[answered]]
@@ -181,6 +196,27 @@ def _entries(planned: SnapshotFile, wanted: NDArray[np.int32]) -> list[PointEntr
         return file.lookup(wanted, planned.stop)
 
 
+def _compare_few(
+    log: CommitLog | None, topic: str, keys: pa.Array, found: _Candidates
+) -> _Compared | None:
+    """As :func:`_compare`, of a few entries of one key; None where it has to decide."""
+    if log is None or len(keys) != 1 or len(found.key) > _FEW_ENTRIES:
+        return None
+    key, times = keys[0].as_py(), found.time.copy()
+    kept, states = np.ones(len(times), np.bool_), np.zeros(len(times), np.int8)
+    with PointLog(log) as point:
+        for place, offset in enumerate(found.phy_offset.tolist()):
+            judged = point.judge(offset, int(found.key_hash[place]), topic, key)
+            if judged is None:
+                return None
+            state, stored = judged
+            kept[place], states[place] = state != MISMATCH, MATCH_CODES.index(state)
+            if state == VERIFIED:
+                times[place] = stored
+        point.ensure_same()
+    return kept, states, times
+
+
 def _compare(
     verifier: Verifier,
     log: CommitLog | None,
@@ -188,8 +224,8 @@ def _compare(
     topic: str,
     keys: pa.Array,
     found: _Candidates,
-) -> tuple[NDArray[np.bool_], NDArray[np.int8], NDArray[np.int64]]:
-    """Return whether each candidate is kept, its state, and its time in epoch milliseconds."""
+) -> _Compared:
+    """Compare candidates with their messages."""
     kept = np.ones(len(found.key), np.bool_)
     states = np.full(len(found.key), _NO_LOG, np.int8)
     times = found.time.copy()

@@ -36,7 +36,7 @@ from rmqindex.layout.record import (
     SYS_FLAG_OFFSET,
     V6_EXTRA,
 )
-from rmqindex.query.verification import EXPIRED, VERIFIED, only_key
+from rmqindex.query.verification import EXPIRED, MISMATCH, VERIFIED, only_key
 from rmqindex.record.bodies import is_inner_batch
 from rmqindex.record.properties import property_pairs
 from rmqindex.record.records import check_record, store_timestamp_of
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from rmqindex.commitlog.files import LogFile
     from rmqindex.indexfile.fingerprint import Fingerprint
     from rmqindex.indexfile.geometry import Layout
+    from rmqindex.query.verification import MatchState
     from rmqindex.storage.source import ByteSource
 
 _INT32 = struct.Struct(">i")
@@ -149,16 +150,17 @@ class PointMessage(NamedTuple):
 class PointLog:
     """A CommitLog for reading one message at a time."""
 
-    def __init__(self, path: str | Sequence[LogFile]) -> None:
+    def __init__(self, path: str | Sequence[LogFile] | CommitLog) -> None:
         """Find the files; each is opened when it is needed.
 
         Args:
-            path: As :class:`rmqindex.CommitLog` takes it.
+            path: As :class:`rmqindex.CommitLog` takes it; or one, which stays open.
 
         Raises:
             RmqIndexError: Nothing is there, or a store of another kind.
         """
-        self._log = CommitLog(path)
+        self._is_own = not isinstance(path, CommitLog)
+        self._log = path if isinstance(path, CommitLog) else CommitLog(path)
         self._starts = [file.start for file in self._log.files]
         self._sources: dict[int, ByteSource] = {}
 
@@ -210,19 +212,30 @@ class PointLog:
         """
         found: list[tuple[PointEntry, str]] = []
         for entry in entries:
-            if self.is_expired(entry.phy_offset):
-                found.append((entry, EXPIRED))
-                continue
-            message = self.message(entry.phy_offset)
-            if message is None:
+            judged = self.judge(entry.phy_offset, entry.key_hash, topic, key)
+            if judged is None:
                 return None
-            own = only_key(message.topic, message.keys, entry.key_hash, (topic, key))
-            if own is None:
-                return None
-            if (message.topic, own) == (topic, key):
-                exact = entry._replace(store_timestamp=message.store_timestamp)
-                found.append((exact, VERIFIED))
+            state, stored = judged
+            if state == VERIFIED:
+                found.append((entry._replace(store_timestamp=stored), state))
+            elif state == EXPIRED:
+                found.append((entry, state))
         return found
+
+    def judge(
+        self, phy_offset: int, key_hash: int, topic: str, key: str
+    ) -> tuple[MatchState, int] | None:
+        """As :meth:`verify`, of one entry: its state, and the store time where it is verified."""
+        if self.is_expired(phy_offset):
+            return EXPIRED, 0
+        message = self.message(phy_offset)
+        if message is None:
+            return None
+        own = only_key(message.topic, message.keys, key_hash, (topic, key))
+        if own is None:
+            return None
+        is_key = (message.topic, own) == (topic, key)
+        return (VERIFIED, message.store_timestamp) if is_key else (MISMATCH, 0)
 
     def ensure_same(self) -> None:
         """Raise if an open file was changed meanwhile."""
@@ -234,7 +247,8 @@ class PointLog:
         for source in self._sources.values():
             source.close()
         self._sources.clear()
-        self._log.close()
+        if self._is_own:
+            self._log.close()
 
     def __enter__(self) -> Self:
         """Return the log itself."""

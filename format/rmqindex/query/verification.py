@@ -56,6 +56,7 @@ MatchState = Literal[
 VERIFIED: MatchState = "verified"
 EXPIRED: MatchState = "unverified"
 NO_LOG: MatchState = "no_log"
+MISMATCH: MatchState = "mismatch"
 # The states of entries whose name differs from that of ``CommitLog.read_at``.
 _STATE_OF_LOG: dict[str, MatchState] = {"record": VERIFIED, "expired": EXPIRED}
 #: The values of ``match_state``. ``verified``: the message has the key; ``unverified``: it lies
@@ -65,13 +66,13 @@ _STATE_OF_LOG: dict[str, MatchState] = {"record": VERIFIED, "expired": EXPIRED}
 #: ``MATCH_STATES``, each at the same place.
 MATCH_CODES: tuple[str, ...] = (
     *(_STATE_OF_LOG.get(state, state) for state in MATCH_STATES),
-    "mismatch",
+    MISMATCH,
     "zeroed",
     "ambiguous",
-    "no_log",
+    NO_LOG,
 )
 _VERIFIED, _MISMATCH, _ZEROED, _AMBIGUOUS = (
-    MATCH_CODES.index(state) for state in ("verified", "mismatch", "zeroed", "ambiguous")
+    MATCH_CODES.index(state) for state in (VERIFIED, MISMATCH, "zeroed", "ambiguous")
 )
 
 #: Which keys of a message an entry may have. ``indexed``: those that a broker writes entries of,
@@ -141,7 +142,7 @@ class Comparison:
         if state == VERIFIED:
             fitting = [self.keys.texts[int(self.places[entry])].as_py()]
         if state != "zeroed" and (message["topic"] != topic or key not in fitting):
-            state = "mismatch"
+            state = MISMATCH
         keys = [*message["all_uniq_keys"]]
         keys += [part for text in message["all_keys"] for part in text.split(KEY_SEPARATOR) if part]
         return Verdict(state, f"{message['topic']}: {' '.join(keys)}", message["store_timestamp"])
