@@ -18,7 +18,7 @@ import numpy as np
 from rmqindex.commitlog.snapshot import older_tail
 from rmqindex.errors import RmqIndexError
 from rmqindex.explanation.reach import LONGEST_LAG
-from rmqindex.indexfile.committed import open_index_source, read_header
+from rmqindex.indexfile.committed import header_of
 from rmqindex.indexfile.decoding import MILLISECONDS
 from rmqindex.keys.messages import KEY_COLUMNS, expand_messages
 from rmqindex.layout.index_file import FIRST_POSITION, INT64_MAX
@@ -121,8 +121,8 @@ def index_end(directory: Location) -> int:
     for entry in index_entries(directory):
         if entry.is_directory:
             continue
-        with suppress(RmqIndexError), open_index_source(entry.path) as source:
-            header = read_header(source)
+        with suppress(RmqIndexError):
+            header = header_of(entry.path)
             if header.entry_count > FIRST_POSITION:
                 end = max(end, header.end_phy_offset)
     return end

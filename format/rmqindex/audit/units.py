@@ -15,7 +15,7 @@ from rmqindex.audit.audited import shown_layout, whole_entries
 from rmqindex.audit.extent import broker_of
 from rmqindex.commitlog.files import find_files
 from rmqindex.errors import RmqIndexError
-from rmqindex.indexfile.committed import open_index_source, read_header
+from rmqindex.indexfile.committed import header_of, open_index_source, read_header
 from rmqindex.indexfile.fingerprint import FINAL_FIELDS, SAMPLED_ENTRY_BYTES
 from rmqindex.indexfile.geometry import infer_layout
 from rmqindex.layout.index_file import FIRST_POSITION
@@ -277,9 +277,8 @@ def _has_grown(unit: StoreUnit | AuditUnit) -> bool:
         counts = [(unit.path, unit.count)]
     for path, count in counts:
         try:
-            with open_index_source(path) as source:
-                if count < read_header(source).entry_count:
-                    return True
+            if count < header_of(path).entry_count:
+                return True
         except RmqIndexError:
             continue
     return False

@@ -16,7 +16,7 @@ import numpy as np
 
 from rmqindex.bulk.sorted_runs import RunSet
 from rmqindex.errors import RmqIndexError
-from rmqindex.indexfile.committed import open_index_source, read_header
+from rmqindex.indexfile.committed import header_of
 from rmqindex.indexfile.geometry import Layout
 from rmqindex.indexfile.reader import IndexFile
 from rmqindex.indexwriter.append_in_place import InPlaceAppend
@@ -211,12 +211,6 @@ def _tail_at(index_file: IndexFile, phy_offset: int) -> list[NDArray[np.int32]]:
             break
         stop = start
     return found
-
-
-def header_of(path: Location) -> IndexHeader:
-    """Read the header of an IndexFile."""
-    with open_index_source(path) as source:
-        return read_header(source)
 
 
 @dataclass(frozen=True, slots=True)

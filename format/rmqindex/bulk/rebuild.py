@@ -54,9 +54,9 @@ if TYPE_CHECKING:
     from rmqindex.bulk.committer import Commit
     from rmqindex.bulk.losses import Replacement
     from rmqindex.bulk.tags import Basis, TagChoice
-    from rmqindex.commitlog.log import Mode
     from rmqindex.commitlog.reading import UnagreedTail
     from rmqindex.errors import CorruptCommitLogError
+    from rmqindex.indexfile.entries import Mode
     from rmqindex.storage.location import PathLike
     from rmqindex.store.snapshot import IndexSnapshot
     from rmqindex.transaction.directories import FileEntry

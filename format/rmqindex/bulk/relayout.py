@@ -16,12 +16,12 @@ import numpy as np
 
 from rmqindex.arguments import ensure_flags
 from rmqindex.bulk.committer import Committer
-from rmqindex.bulk.files import header_of
 from rmqindex.bulk.losses import Replacement, summaries
 from rmqindex.bulk.resume import make_exact
 from rmqindex.bulk.roller import FileRoller, replace_files
 from rmqindex.commitlog.snapshot import commit_log_of
 from rmqindex.errors import CorruptIndexError, RmqIndexError, command_line
+from rmqindex.indexfile.committed import header_of
 from rmqindex.indexfile.geometry import AmbiguousLayoutError, UnknownLayoutError
 from rmqindex.indexfile.reader import IndexFile
 from rmqindex.layout.index_file import BEGIN_TIMESTAMP_OFFSET, FIRST_POSITION

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rmqindex.audit.audited import elapsed_seconds
-from rmqindex.bulk.files import header_of
 from rmqindex.bulk.salvaging import replaced_entries
 from rmqindex.commitlog.log import MATCH_STATES, CommitLog
 from rmqindex.errors import RmqIndexError, command_line
+from rmqindex.indexfile.committed import header_of
 from rmqindex.indexfile.decoding import MILLISECONDS
 from rmqindex.indexfile.reader import IndexFile
 from rmqindex.keys.messages import HASH_BITS, KEY_COLUMNS, expand_messages
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rmqindex.bulk.roller import FileRoller
-    from rmqindex.commitlog.log import Mode
+    from rmqindex.indexfile.entries import Mode
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.transaction.directories import FileEntry
 

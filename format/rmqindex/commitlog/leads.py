@@ -32,7 +32,7 @@ import numpy as np
 from rmqindex.commitlog.files import find_files
 from rmqindex.commitlog.walk import lost_entry
 from rmqindex.errors import RmqIndexError
-from rmqindex.indexfile.committed import entry_rows, open_index_source, read_header
+from rmqindex.indexfile.committed import entry_rows, header_of, open_index_source, read_header
 from rmqindex.indexfile.geometry import infer_layout
 from rmqindex.layout.dledger import ENTRY_HEAD
 from rmqindex.layout.index_file import (
@@ -188,8 +188,8 @@ def index_files(index: Location) -> list[Location]:
 
 def _index_lead(path: Location) -> list[Lead]:
     """Return to which message the last entry of a file leads; nothing where it has none."""
-    with suppress(RmqIndexError), open_index_source(path) as source:
-        header = read_header(source)
+    with suppress(RmqIndexError):
+        header = header_of(path)
         if header.entry_count:
             return [Lead(header.end_phy_offset, str(path), LeadKind.INDEX, path)]
     return []

@@ -5,7 +5,7 @@ RocketMQ: ``CommitLog``, ``MappedFileQueue``, ``MessageDecoder``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +25,7 @@ from rmqindex.commitlog.reading import (
     first_store_timestamp,
 )
 from rmqindex.commitlog.walk import record_crc_fault, records_at
+from rmqindex.indexfile.entries import check_mode
 from rmqindex.layout.columns import required_field
 from rmqindex.layout.index_file import INT64_MAX
 from rmqindex.notebooks import html_table
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
     from rmqindex.arguments import IntArray
     from rmqindex.errors import CorruptCommitLogError
+    from rmqindex.indexfile.entries import Mode
     from rmqindex.record.records import Records
     from rmqindex.storage.location import Location, PathLike
     from rmqindex.storage.source import ByteSource
@@ -49,10 +51,7 @@ MATCH_STATES = ("record", "expired", "beyond_end", "missing", "not_a_record", "b
 _RECORD, _EXPIRED, _BEYOND_END, _MISSING, _NOT_A_RECORD, _BAD_CRC = range(len(MATCH_STATES))
 _STATE_TYPE = pa.dictionary(pa.int8(), pa.string())
 
-_MODES = ("FAILFAST", "DROPMALFORMED")
 _DEFAULT_CHUNK = 128 * 1024 * 1024
-
-Mode = Literal["FAILFAST", "DROPMALFORMED"]
 
 
 class CommitLog:
@@ -346,7 +345,7 @@ class CommitLog:
             CorruptCommitLogError: Damage, with the file and the byte; only ``FAILFAST``.
             RmqIndexError: The storage failed.
         """
-        _check_mode(mode)
+        check_mode(mode)
         start, stop = int_or_none("start", start, 0), int_or_none("stop", stop, 0)
         max_records = int_of("max_records", max_records, 1)
         return Reading(
@@ -397,7 +396,7 @@ class CommitLog:
             TypeError: Offsets that are not integers.
             RmqIndexError: A body is damaged, only ``FAILFAST``; the storage failed.
         """
-        _check_mode(mode)
+        check_mode(mode)
         bodies = Unpacking(
             columns,
             decompress=decompress_body,
@@ -490,8 +489,3 @@ class CommitLog:
     def last_with_data(self) -> int:
         """Return the place in :attr:`files` of the last file with data; -1 without any."""
         return last_with_data(self._open_files)
-
-
-def _check_mode(mode: str) -> None:
-    if mode not in _MODES:
-        raise ValueError(f"mode: expected {' or '.join(_MODES)}, got {mode!r}")

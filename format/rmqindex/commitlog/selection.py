@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rmqindex.commitlog.log import CommitLog, Mode
+    from rmqindex.commitlog.log import CommitLog
     from rmqindex.errors import CorruptCommitLogError
+    from rmqindex.indexfile.entries import Mode
 
 # Of a file that is read from its end, bytes: the newest messages are found after a part of it.
 _BACKWARD_CHUNK = 8 * 1024 * 1024

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from rmqindex.commitlog.log import Mode
+    from rmqindex.indexfile.entries import Mode
 
 # A file begins with a message, whose fixed fields are unique.
 _HEAD_BYTES = 64

@@ -22,7 +22,7 @@ import zlib
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from rmqindex.commitlog.files import LogFile
     from rmqindex.commitlog.log import CommitLog
+    from rmqindex.indexfile.entries import Mode
     from rmqindex.record.records import Records
     from rmqindex.storage.source import ByteSource
 
@@ -74,7 +75,7 @@ def follow(
     stop: int | None = None,
     max_records: int | None = None,
     max_bytes: int | None = None,
-    mode: Literal["FAILFAST", "DROPMALFORMED"] = "FAILFAST",
+    mode: Mode = "FAILFAST",
     on_malformed: Callable[[CorruptCommitLogError], None] | None = None,
 ) -> Progress:
     """Determine how far the records behind an offset are whole.
@@ -152,9 +153,7 @@ def next_record(log: CommitLog, offset: int) -> Progress:
     return Progress(log.max_offset, last)
 
 
-def written_end(
-    log: CommitLog, mode: Literal["FAILFAST", "DROPMALFORMED"] = "FAILFAST"
-) -> Progress:
+def written_end(log: CommitLog, mode: Mode = "FAILFAST") -> Progress:
     """Return how far the records of a log are certainly whole, and the mark of the last."""
     number = log.last_with_data()
     if number < 0:

@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from rmqindex.commitlog.log import Mode
     from rmqindex.commitlog.reading import UnagreedTail
     from rmqindex.consumequeue.dispatch import Refusal
     from rmqindex.consumequeue.places import LostUnits
+    from rmqindex.indexfile.entries import Mode
     from rmqindex.storage.location import PathLike
 
 # Errors name so many queues.

@@ -28,7 +28,7 @@ from rmqindex.commitlog.log import CommitLog
 from rmqindex.commitlog.snapshot import older_tail
 from rmqindex.errors import RmqIndexError
 from rmqindex.explanation.commands import Commands
-from rmqindex.indexfile.committed import open_index_source, read_header
+from rmqindex.indexfile.committed import header_of
 from rmqindex.indexfile.geometry import infer_layout
 from rmqindex.layout.store import CHECKPOINT_NAME
 from rmqindex.storage.filesystem import UnreadableError
@@ -149,8 +149,7 @@ def uncovered_in(
 
 def _end_of(file: FileEntry) -> tuple[Location, IndexHeader | RmqIndexError]:
     try:
-        with open_index_source(file.path) as source:
-            return file.path, read_header(source)
+        return file.path, header_of(file.path)
     except RmqIndexError as error:
         return file.path, error
 

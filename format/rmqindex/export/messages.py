@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from rmqindex.commitlog.log import CommitLog, Mode
+    from rmqindex.commitlog.log import CommitLog
     from rmqindex.commitlog.selection import Block
     from rmqindex.errors import CorruptCommitLogError
     from rmqindex.export.folder import ExportResult
+    from rmqindex.indexfile.entries import Mode
 
 _STREAM = "messages"
 _DEFAULT_FILE_SIZE = 256 * 1024 * 1024

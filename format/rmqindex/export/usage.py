@@ -19,8 +19,9 @@ from rmqindex.storage.location import Location
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from rmqindex.commitlog.log import CommitLog, Mode
+    from rmqindex.commitlog.log import CommitLog
     from rmqindex.errors import CorruptCommitLogError
+    from rmqindex.indexfile.entries import Mode
     from rmqindex.storage.location import PathLike
     from rmqindex.store.snapshot import SnapshotFile
 

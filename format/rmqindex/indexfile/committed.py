@@ -266,6 +266,12 @@ def read_header(source: IndexSource, hint: str = "") -> IndexHeader:
     return IndexHeader.from_bytes(source.header())
 
 
+def header_of(path: PathLike) -> IndexHeader:
+    """Read the header of an IndexFile."""
+    with open_index_source(path) as source:
+        return read_header(source)
+
+
 def entry_rows(source: IndexSource) -> Iterator[NDArray[Any]]:
     """Yield the entries of a file in blocks, the last ones first, and then rows that are none.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -46,6 +46,12 @@ _SEARCH_HASHES = 16_384
 
 # Entries read to each side at first; most messages have fewer.
 _REACH = 32
+
+
+def check_mode(mode: str) -> None:
+    """Raise for another mode."""
+    if mode not in get_args(Mode):
+        raise ValueError(f"mode: expected one of {', '.join(get_args(Mode))}, got {mode!r}")
 
 
 class MessageRun(NamedTuple):

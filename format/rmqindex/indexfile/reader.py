@@ -12,7 +12,7 @@ from rmqindex.arguments import int_array, int_of, text_of
 from rmqindex.indexfile import uncounted
 from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.indexfile.decoding import ENTRY_SCHEMA
-from rmqindex.indexfile.entries import EntryReader, Mode
+from rmqindex.indexfile.entries import EntryReader, Mode, check_mode
 from rmqindex.indexfile.fingerprint import Fingerprint, entries_checksum
 from rmqindex.indexfile.geometry import Layout, infer_layout
 from rmqindex.indexfile.proof import ensure_fits, proved_count
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from rmqindex.keys.hash_set import HashSet
     from rmqindex.storage.location import PathLike
 
-_MODES = ("FAILFAST", "DROPMALFORMED")
 _DAMAGED_HINT = "mode=DROPMALFORMED reads the sound part of a damaged file"
 
 
@@ -88,8 +87,7 @@ class IndexFile:
             CorruptIndexError: In ``FAILFAST``: a truncated file, or more entries than fit.
             ValueError: An unknown mode, or ``zero_extend`` without ``layout``.
         """
-        if mode not in _MODES:
-            raise ValueError(f"mode: expected one of {', '.join(_MODES)}, got {mode!r}")
+        check_mode(mode)
         if zero_extend and layout is None:
             raise ValueError("zero_extend: expected a layout to say to which size")
         self.mode = mode

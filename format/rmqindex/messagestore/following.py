@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from rmqindex.commitlog.log import Mode
     from rmqindex.commitlog.selection import Selection
     from rmqindex.errors import CorruptCommitLogError
+    from rmqindex.indexfile.entries import Mode
     from rmqindex.record.records import Records
     from rmqindex.storage.location import PathLike
 

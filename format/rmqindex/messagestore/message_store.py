@@ -21,6 +21,7 @@ from rmqindex.explanation.reach import missing_beside, uncovered
 from rmqindex.export.entries import EntrySelection, entry_schema, entry_tables
 from rmqindex.export.formats import DEFAULT_COLUMNS
 from rmqindex.export.usage import measure_usage
+from rmqindex.indexfile.entries import check_mode
 from rmqindex.keys.utf8 import check_topic
 from rmqindex.messagestore.answers import (
     FILE_COLUMNS,
@@ -110,8 +111,7 @@ class MessageStore:
             RmqIndexError: The path is absent.
             ValueError: An unknown mode or time zone.
         """
-        if mode not in ("FAILFAST", "DROPMALFORMED"):
-            raise ValueError(f"mode: expected one of FAILFAST, DROPMALFORMED, got {mode!r}")
+        check_mode(mode)
         self._path = Location.of(path)
         if status_of(self._path).kind == pafs.FileType.NotFound:
             raise RmqIndexError(f"{self._path}: no such file or directory")

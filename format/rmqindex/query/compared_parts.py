@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rmqindex.commitlog.log import CommitLog, Mode
+    from rmqindex.commitlog.log import CommitLog
     from rmqindex.consumequeue.reader import ConsumeQueue
+    from rmqindex.indexfile.entries import Mode
     from rmqindex.store.snapshot import IndexSnapshot, SnapshotFile
 
 FilesEqual = Literal["equal", "equal but for names", "different"]

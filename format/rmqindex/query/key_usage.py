@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rmqindex.commitlog.log import Mode
     from rmqindex.commitlog.snapshot import LogArgument
     from rmqindex.errors import CorruptCommitLogError
+    from rmqindex.indexfile.entries import Mode
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.query.hash_counts import Pair
     from rmqindex.record.records import Records

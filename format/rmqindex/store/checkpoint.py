@@ -16,7 +16,7 @@ from pathlib import Path
 
 from rmqindex.arguments import int_of
 from rmqindex.errors import RmqIndexError
-from rmqindex.indexfile.committed import open_index_source, read_header
+from rmqindex.indexfile.committed import header_of
 from rmqindex.layout.index_file import INT64_MIN
 from rmqindex.layout.store import CHECKPOINT_NAME, COMMITLOG_FOLDER, INDEX_FOLDER
 from rmqindex.storage.disk import move_synced, open_regular, open_to_read
@@ -212,7 +212,9 @@ def raise_checkpoint(index: Path) -> StoreCheckpoint:
         The present checkpoint.
     """
     known = present_checkpoint(index)
-    latest = max((_end_timestamp(entry.path) for entry in list_index_files(index)), default=0)
+    latest = max(
+        (header_of(entry.path).end_timestamp for entry in list_index_files(index)), default=0
+    )
     before = known or StoreCheckpoint()
     checkpoint = replace(before, index_msg_timestamp=max(latest, before.index_msg_timestamp))
     if checkpoint != known:
@@ -243,8 +245,3 @@ class _UnraisableError(RmqIndexError):
             f"{path}: expected the store's checkpoint, which is raised so that a broker that "
             f"starts after a crash keeps the IndexFiles, got {got}; {self.hint}"
         )
-
-
-def _end_timestamp(path: str) -> int:
-    with open_index_source(path) as source:
-        return read_header(source).end_timestamp

@@ -394,7 +394,7 @@ class TestRanges:
         opened = CommitLog(folder)
         with pytest.raises(ValueError, match="start: expected at least 0, got -1"):
             opened.scan(-1)
-        with pytest.raises(ValueError, match="mode: expected FAILFAST or DROPMALFORMED"):
+        with pytest.raises(ValueError, match="mode: expected one of FAILFAST, DROPMALFORMED"):
             opened.scan(mode="PERMISSIVE")
         with pytest.raises(ValueError, match="chunk_size"):
             opened.record_boundaries(opened.files[0], 0)

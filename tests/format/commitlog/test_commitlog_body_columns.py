@@ -97,7 +97,7 @@ def test_a_body_that_does_not_unpack_is_an_error_that_names_it(tmp_path):
     assert column(log, "body", mode="DROPMALFORMED") == [b"a", None]
     assert column(log, "body_text", mode="DROPMALFORMED") == ["a", None]
     assert column(log, "body", decompress_body=False) == [zlib.compress(b"a"), b"not zlib"]
-    with pytest.raises(ValueError, match="mode: expected FAILFAST or DROPMALFORMED"):
+    with pytest.raises(ValueError, match="mode: expected one of FAILFAST, DROPMALFORMED"):
         log.read_at([0], ["body"], mode="PERMISSIVE")
 
 

@@ -18,7 +18,6 @@ from rmqindex.answers.writes import (
     recovery_answer,
     relayout_answer,
 )
-from rmqindex.bulk.files import header_of
 from rmqindex.bulk.relayout import (
     expire_index,
     expired_files,
@@ -42,6 +41,7 @@ from rmqindex.cli.options import (
 from rmqindex.commitlog.snapshot import commit_log_of
 from rmqindex.consumequeue.staging import QueueStaging, is_unfinished
 from rmqindex.errors import RmqIndexError, command_line
+from rmqindex.indexfile.committed import header_of
 from rmqindex.indexfile.geometry import Layout
 from rmqindex.layout.store import INDEX_FOLDER
 from rmqindex.store.store import Store
