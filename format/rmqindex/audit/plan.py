@@ -157,15 +157,18 @@ def whole_audit(
 
 
 def _without_end(findings: pa.Table, log: CommitLog) -> pa.Table:
-    """Leave out that a log lost its end where what leads behind it says so, and what to do."""
+    """Leave out that a log lost its end where what leads behind it says so, and what to do.
+
+    Damage in that place, such as zeros before other bytes, is another finding, and stays.
+    """
     try:
-        error = log.end_error()
+        error = log.end_error(log.max_offset)
     except RmqIndexError:
         return findings
     if error is None or not log.max_offset:
         return findings
-    lost = (str(error.path), "log_damaged", error.byte)
-    columns = (findings[name].to_pylist() for name in ("file", "rule", "byte"))
+    lost = (str(error.path), "log_damaged", error.byte, str(error.got))
+    columns = (findings[name].to_pylist() for name in ("file", "rule", "byte", "got"))
     return findings.filter(pa.array([row != lost for row in zip(*columns, strict=True)]))
 
 
