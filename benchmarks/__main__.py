@@ -26,6 +26,7 @@ LINES = {
     "decode": ("_format_lines", "decode"),
     "warm": ("_warm_lines", "warm"),
     "start-up": ("_shell_lines", "start_up"),
+    "dataset": ("_dataset_lines", "dataset"),
     "rebuild": ("_rebuild_lines", "rebuild"),
     "recovery": ("_rebuild_lines", "recovery"),
     "crossover": ("_join_lines", "crossover"),

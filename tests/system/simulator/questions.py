@@ -221,6 +221,8 @@ _PARTS: dict[str, tuple[Callable[[_Asked], Question], ...]] = {
     "messages": (_times, _reversed, _range, _filters, _LIMIT, _of("body", 0.5, lambda _: True)),
     "MessageStore.messages": (_times, _range, _filters),
     "usage": (_times, _reversed, _topics, _of("by", 0.3, _by)),
+    "MessageStore.dataset, of entries": (_times, _range, _key_hash),
+    "MessageStore.dataset, of messages": (_times, _range, _filters),
     "MessageStore.usage": (_times, _of("by", 0.3, _by)),
     "usage --by key": _HOTTEST,
     "MessageStore.usage, of keys": _HOTTEST,

@@ -44,12 +44,14 @@ def notes_of(schema: pa.Schema) -> list[str]:
     return [f"{name.decode()}: {text.decode()}" for name, text in metadata.items()]
 
 
-def _store(place: Place, question: dict[str, Any]) -> Any:
+def _store(place: Place, question: dict[str, Any], **more: Any) -> Any:
     from rmqindex import Layout, MessageStore
 
     layout = Layout(*place.layout) if question.get("geometry") and place.layout else None
     mode = question.get("mode", "FAILFAST")
-    return MessageStore(question.get("path", place.root), layout=layout, mode=mode, time_zone="UTC")
+    return MessageStore(
+        question.get("path", place.root), layout=layout, mode=mode, time_zone="UTC", **more
+    )
 
 
 def _named(question: dict[str, Any], **names: str) -> dict[str, Any]:
@@ -120,6 +122,47 @@ def messages(outcome: Outcome, place: Place, question: dict[str, Any]) -> list[d
     return [message_of(row) for row in rows_of(reader.read_all())]
 
 
+def _filter_of(question: dict[str, Any]) -> Any:
+    """Return what a question asks for as an expression of Arrow; None for everything."""
+    from functools import reduce
+
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    def time(name: str) -> Any:
+        return pa.scalar(question[name], pa.timestamp("ms", "UTC"))
+
+    parts = [
+        make()
+        for name, make in {
+            "begin": lambda: pc.field("store_timestamp") >= time("begin"),
+            "end": lambda: pc.field("store_timestamp") <= time("end"),
+            "from": lambda: pc.field("phy_offset") >= question["from"],
+            "to": lambda: pc.field("phy_offset") < question["to"],
+            "key_hash": lambda: pc.field("key_hash") == question["key_hash"],
+            "topics": lambda: pc.field("topic").isin(question["topics"]),
+            "queues": lambda: pc.field("queue_id").isin(question["queues"]),
+            "tags": lambda: pc.field("tags").isin(question["tags"]),
+        }.items()
+        if question.get(name) not in (None, [])
+    ]
+    return reduce(lambda one, other: one & other, parts) if parts else None
+
+
+def entry_dataset(_: Outcome, place: Place, question: dict[str, Any]) -> list[tuple[Any, ...]]:
+    """Filter the dataset of entries, without the log, whose times are exact."""
+    names = ["file", "position", "key_hash", "phy_offset", "store_timestamp"]
+    dataset = _store(place, question, commit_log=None).dataset()
+    rows = rows_of(dataset.to_table(names, filter=_filter_of(question)))
+    return [(*(row[name] for name in names[:-1]), row["store_timestamp"]) for row in rows]
+
+
+def message_dataset(_: Outcome, place: Place, question: dict[str, Any]) -> list[dict[str, Any]]:
+    """Filter the dataset of messages."""
+    table = _store(place, question).dataset("messages").to_table(filter=_filter_of(question))
+    return [message_of(row) for row in rows_of(table)]
+
+
 def usage(outcome: Outcome, place: Place, question: dict[str, Any]) -> list[tuple[Any, ...]]:
     """Count messages."""
     by = question.get("by") or ["topic"]
@@ -182,6 +225,8 @@ METHODS = {
     "MessageStore.lookup": _method("hits", lookup),
     "MessageStore.entries": _method("entries", entries),
     "MessageStore.messages": _method("messages", messages),
+    "MessageStore.dataset, of entries": _method("entries", entry_dataset),
+    "MessageStore.dataset, of messages": _method("messages", message_dataset),
     "MessageStore.usage": _method("usage", usage),
     "MessageStore.usage, of keys": _method("key_usage", key_usage),
     "MessageStore.explain": _method("explained", explain),
