@@ -33,7 +33,7 @@ from rmqindex import expand_messages, index_key_hashes
 from rmqindex.bulk import EntryRows
 from rmqindex.keys import bytes_at, not_utf8
 from rmqindex.layout import INT32_MAX, INT64_MAX
-from rmqindex.times import LAST_MILLISECOND, to_milliseconds
+from rmqindex.times import LAST_MILLISECOND, TimeUnitError, check_milliseconds, to_milliseconds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -222,7 +222,20 @@ class InputShape:
                 f"store_timestamp: expected 0 to {LAST_MILLISECOND} milliseconds since 1970, "
                 f"got {values[place]}",
             )
+        if values.size and pa.types.is_integer(column.type):
+            self._refuse_other_units(batch, values)
         return values
+
+    def _refuse_other_units(self, batch: pa.RecordBatch, values: NDArray[np.int64]) -> None:
+        """Raise if the numbers are seconds, such as those of ``unix_timestamp()``, or the like.
+
+        All of a column are of one unit, so the least and the greatest tell.
+        """
+        for place in (int(values.argmin()), int(values.argmax())):
+            try:
+                check_milliseconds(int(values[place]))
+            except TimeUnitError as error:
+                raise self._bad_row(batch, place, f"store_timestamp: {error}") from error
 
     def _hash(self, batch: pa.RecordBatch) -> NDArray[np.int32]:
         try:

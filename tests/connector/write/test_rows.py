@@ -221,6 +221,12 @@ class TestBadRows:
                 (1, 2, LAST_MILLISECOND + 1),
                 "milliseconds since 1970, got 9223372036854776",
             ),
+            (
+                HASH,
+                (1, 2, 1_700_000_000),
+                "store_timestamp: expected epoch milliseconds, got 1700000000, which is 1970-01-20",
+            ),
+            (HASH, (1, 2, 1_700_000_000_000_000), "did you mean 1700000000000 "),
             (HASH, (None, 2, 5), "key_hash: expected a value, got NULL"),
             (HASH, (-7, 2, 5), "key_hash: expected 0 to 2147483647, got -7"),
             (KEY, (None, "k", 2, 5), "topic: expected a value, got NULL"),
