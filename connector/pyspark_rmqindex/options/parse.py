@@ -148,6 +148,8 @@ def _reason(option: Option, scope: Scope) -> str:
     scopes = set(scopes_of(option))
     if scopes == {"write"}:
         return "only for writing"
+    if scopes == {"messages"} and scope == "message_stream":
+        return "only for spark.read; a stream begins at its startingPosition"
     if scopes == {"messages"}:
         return "only for the format rmqcommitlog"
     if scopes == {"message_stream"} and scope == "stream":

@@ -5,13 +5,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark_rmqindex.source.read_only import ReadOnlySource
 
 if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
     from pyspark.sql.types import StructType
 
 
-class MessageSource(DataSource):
+class MessageSource(ReadOnlySource):
     """The messages of an Apache RocketMQ CommitLog.
 
     Spark finds it by its name, with no registration.

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark_rmqindex.source.read_only import ReadOnlySource
 
 if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader
     from pyspark.sql.types import StructType
 
 
-class QueueSource(DataSource):
+class QueueSource(ReadOnlySource):
     """The units of Apache RocketMQ ConsumeQueues: where each queue's messages are in the log.
 
     Spark finds it by its name, with no registration.
@@ -49,3 +50,15 @@ class QueueSource(DataSource):
         check_columns(schema, queue_schema())
         reader: DataSourceReader = QueueReader(options, schema)
         return reader
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802
+        """Return a reader of which every method raises: units are not streamed."""
+        from pyspark_rmqindex.stream.refusal import RefusedStream
+
+        return RefusedStream(
+            ValueError(
+                "readStream: the format rmqconsumequeue is not streamed; load it with spark.read, "
+                "or follow the messages with the format rmqcommitlog, which have queue_id and "
+                "queue_offset"
+            )
+        )

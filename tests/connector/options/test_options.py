@@ -178,6 +178,18 @@ def test_messages_have_options_of_their_own():
         assert message in str(caught.value)
 
 
+def test_an_offset_of_a_load_of_messages_is_none_of_their_stream():
+    """The error says what is, and does not call the format another."""
+    with pytest.raises(
+        ValueError, match=r"^option 'beginOffset': only for spark.read; a stream beg"
+    ):
+        message_stream_options({"path": "/d", "beginOffset": "5"})
+    with pytest.raises(
+        ValueError, match=r"^option 'beginOffset': only for the format rmqcommitlog"
+    ):
+        stream_options({"path": "/d", "beginOffset": "5"})
+
+
 def test_messages_are_chosen_by_one_value_or_a_list():
     """Of topics, queues and tags; in loads and in streams."""
     for parse in (message_options, message_stream_options):

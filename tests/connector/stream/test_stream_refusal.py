@@ -8,7 +8,26 @@ import pyspark
 import pytest
 
 from pyspark_rmqcommitlog import DefaultSource as MessageSource
+from pyspark_rmqconsumequeue import DefaultSource as QueueSource
 from pyspark_rmqindex import DefaultSource
+
+
+def test_consume_queues_are_not_streamed(store):
+    """Every question is answered with what to do; PySpark hides an error of ``streamReader``."""
+    asked = QueueSource({"path": str(store)})
+    reader = asked.streamReader(asked.schema())
+    for question in (reader.latestOffset, reader.initialOffset):
+        with pytest.raises(ValueError, match="rmqconsumequeue is not streamed; load it with"):
+            question()
+
+
+@pytest.mark.parametrize("source", [MessageSource, QueueSource])
+def test_what_is_only_read_says_so(source, store):
+    """To a batch and to a stream that would write it."""
+    asked = source({"path": str(store)})
+    for write in (asked.writer, asked.streamWriter):
+        with pytest.raises(ValueError, match=f"the format {source.name()} is only read; an index"):
+            write(asked.schema(), False)
 
 
 @pytest.mark.parametrize("source", [DefaultSource, MessageSource])
