@@ -65,6 +65,8 @@ class TestMessages:
         code, out, err = run("messages", STORE, "--topic", "nobody")
         assert (code, out) == (1, "")
         assert err == f"rmqindex: {STORE}: no message matches\n"
+        _, _, err = run("messages", STORE, "--topic", "TOPICTEST")
+        assert "matches; there is no queue of the topic TOPICTEST, but of TopicTest\n" in err
 
 
 class TestExport:

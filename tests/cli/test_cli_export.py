@@ -37,7 +37,11 @@ class TestNothing:
     @pytest.mark.parametrize(
         ("given", "told"),
         [
-            (("--topic", "Nope"), "no message matches; nothing was exported"),
+            (("--topic", "Nope"), "no message matches; nothing was exported\n"),
+            (
+                ("--topic", "Nope", "--topic", "topictest"),
+                "exported; there is no queue of the topic topictest, but of TopicTest\n",
+            ),
             (
                 ("--topic", "TopicTest", "--begin", "2024-01-01", "--time-zone", "UTC"),
                 "no message stored at 2024-01-01 00:00:00.000 or later (UTC) matches; nothing",

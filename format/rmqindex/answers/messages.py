@@ -227,9 +227,18 @@ def _print_consumption(console: Console, consumption: Consumption) -> None:
 
 
 def message_list_answer(
-    path: str, rows: Sequence[Row], missing: Sequence[MissingPart], zone: Zone, *, whole: bool
+    path: str,
+    rows: Sequence[Row],
+    missing: Sequence[MissingPart],
+    zone: Zone,
+    *,
+    whole: bool,
+    hint: str = "",
 ) -> Answer:
-    """Return messages, the newest first; ``whole`` if they have properties and bodies."""
+    """Return messages, the newest first; ``whole`` if they have properties and bodies.
+
+    ``hint`` is what is said where there are none.
+    """
     print_rows = _print_messages if whole else print_message_list
     documents = map(message_document, rows) if whole else rows
     return Answer(
@@ -241,7 +250,7 @@ def message_list_answer(
             "messages": list(documents),
             "missing": [asdict(part) for part in missing],
         },
-        nothing=None if rows else (path, Nothing("no message matches")),
+        nothing=None if rows else (path, Nothing(f"no message matches{hint}")),
         exit_code=0 if rows else NOT_FOUND,
     )
 

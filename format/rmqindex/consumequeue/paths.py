@@ -20,7 +20,7 @@ from rmqindex.store.surroundings import empty_error, ensure_may_be_empty
 from rmqindex.transaction.directories import directory_entries, exists
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from rmqindex.storage.location import PathLike
     from rmqindex.transaction.directories import FileEntry
@@ -158,6 +158,17 @@ def queue_topics(path: str) -> list[str]:
         if topics is not None:
             return topics
     return []
+
+
+def misspelt_topics(path: str, asked: Sequence[str]) -> list[tuple[str, str]]:
+    """Return topics without a ConsumeQueue, each with one that has, but for case or blanks."""
+    try:
+        topics = queue_topics(path) if asked else []
+    except (RmqIndexError, OSError):
+        return []
+    likely = {topic.strip().casefold(): topic for topic in topics}
+    pairs = ((each, likely.get(each.strip().casefold())) for each in asked)
+    return [(each, found) for each, found in pairs if found and each not in topics]
 
 
 def _topics_in(store: Path) -> list[str] | None:

@@ -38,6 +38,7 @@ from rmqindex.cli.options import (
     stored_body_option,
     zone_option,
 )
+from rmqindex.cli.wording import topic_hint
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.commitlog.selection import newest_messages
 from rmqindex.errors import RmqIndexError
@@ -140,7 +141,8 @@ class Messages:
                 offsets = table["phy_offset"].to_pylist()
                 rows = read_messages(log, offsets, mode=self.mode, as_stored=self.as_stored)
                 add_consumption(log, rows)
-        yield message_list_answer(self.store, rows, missing, self.zone, whole=self.body)
+        hint = "" if rows else topic_hint(self.store, selection.topics)
+        yield message_list_answer(self.store, rows, missing, self.zone, whole=self.body, hint=hint)
 
     def _followed(self) -> Iterator[Answer]:
         """Read the log forward, again and again."""

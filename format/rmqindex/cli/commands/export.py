@@ -27,6 +27,7 @@ from rmqindex.cli.options import (
     zone_option,
 )
 from rmqindex.cli.times import words_of
+from rmqindex.cli.wording import topic_hint
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.errors import RmqIndexError
 from rmqindex.explanation import missing_parts
@@ -212,9 +213,11 @@ class Export:
         notes = [] if result.unagreed is None else [f"left out {result.unagreed}"]
         window = self.zone.window(result.begin, result.end)
         if not result.file_count:
+            hint = topic_hint(self.store, self.selection.topics)
+            text = f"no {what}{window} matches; nothing was exported{hint}"
             return replace(
                 answer,
-                nothing=(self.store, Nothing(f"no {what}{window} matches; nothing was exported")),
+                nothing=(self.store, Nothing(text)),
                 notes=notes,
                 exit_code=NOT_FOUND,
             )
