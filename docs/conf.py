@@ -49,7 +49,7 @@ exclude_patterns = ["_build"]
 nitpicky = True
 # What other projects document; the build reads no inventories, since it needs no network.
 nitpick_ignore_regex = [
-    ("py:.*", r"(np|numpy|pa|pyarrow|pafs|pyspark|pathlib|os|collections|datetime)\..*"),
+    ("py:.*", r"(np|numpy|pa|pyarrow|pafs|pds|pyspark|pathlib|os|collections|datetime)\..*"),
     ("py:class", r"(NDArray|DataFrame|SparkSession|StructType|ByteSource|Path|PathLike|IntArray)"),
     ("py:class", r"(datetime|timedelta|tzinfo)"),
     # What is made and handed on by the package itself, and never by its callers.
@@ -60,7 +60,7 @@ nitpick_ignore_regex = [
             r"|AppendUndo|AppendRecord|HeaderMark|PointMessage|ResolvedPath|LogRange|KeySet|KeyMatches|_Member"
             r"|UndoableAppend|Staging|Progress|KeyScope|Rank|Block|T|CommitLog|SnapshotFile"
             r"|LogArgument|Time|R|UnagreedTail|Lister|SupportsArrow|Records|Member|MessageRun|HasRuns"
-            r"|StoreHold|HeaderMark|AbstractContextManager|ConsumerOffsets)"
+            r"|StoreHold|HeaderMark|AbstractContextManager|ConsumerOffsets|MatchState)"
         ),
     ),
     ("py:class", r"re\.Pattern"),
