@@ -68,6 +68,8 @@ _UNITS = (
 _DIGITS = re.compile(
     r"(20\d\d)(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])(?:([01]\d|2[0-3])([0-5]\d)([0-5]\d)(\d{3})?)?"
 )
+# A year, or a year and a month; as milliseconds, they are of the first minutes of 1970.
+_YEAR = re.compile(r"(20[1-9]\d)(0[1-9]|1[0-2])?", re.ASCII)
 _UTC_NAMES = frozenset({"", "UTC", "UCT", "Universal", "Zulu", "GMT"})
 # The beginning of a POSIX rule, such as CST-8 or <+08>-8.
 _POSIX_RULE = re.compile(r"(?:[A-Za-z]{3,}|<[A-Za-z0-9+-]{3,}>)[+-]?\d")
@@ -332,6 +334,8 @@ def parse_time(text: str, now: int | None = None, *, is_end: bool = False) -> in
         if len(text) > _MOST_DIGITS + 1 or not INT64_MIN <= int(text) <= INT64_MAX:
             raise ValueError("epoch milliseconds of 64 bits")
         check_milliseconds(int(text))
+        if year := _YEAR.fullmatch(text):
+            raise _unit_error(int(text), f"{year[1]}-{year[2] or '01-01'}")
         return int(text) * MILLISECOND
     now = moment_now() if now is None else now
     for parse in (_relative, _spark_timestamp, _iso_timestamp):

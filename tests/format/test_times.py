@@ -271,6 +271,17 @@ def test_a_number_that_may_be_milliseconds_is_taken(number):
     assert parse_time(str(number)) == number * 1000
 
 
+@pytest.mark.parametrize(
+    ("text", "meant"), [("2026", "2026-01-01"), ("202611", "2026-11"), ("2012", "2012-01-01")]
+)
+def test_a_year_or_a_month_without_a_sign_is_refused_as_a_text(text, meant):
+    """It would be a moment of 1970; as a number it may be one."""
+    with pytest.raises(TimeUnitError, match=f"which is 1970-01-01 .*; did you mean {meant}"):
+        parse_time(text)
+    check_milliseconds(int(text))
+    assert parse_time(meant) is not None
+
+
 def test_a_time_of_1970_is_taken_as_a_text():
     """Only the digits are refused."""
     assert parse_time("1970-01-20 16:13:20Z") == 1700000000 * 1000
