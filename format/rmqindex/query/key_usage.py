@@ -319,7 +319,10 @@ class _Count:
             known: list[Pair | None] = [*sorted(pairs)] or [None]
             for pair in known:
                 named = self._named(row, pair, messages.get((place, pair), (0, 0)))
-                rows.append(self._counted(named, place, pair, entries, total))
+                counted = self._counted(named, place, pair, entries, total)
+                # A key without entries is asked for by no lookup, whatever hash it shares.
+                if self.by == "tag" or counted.entry_count != 0:
+                    rows.append(counted)
         return rows
 
     def _named(self, row: KeyUsageRow, pair: Pair | None, found: tuple[int, int]) -> KeyUsageRow:

@@ -143,6 +143,11 @@ class TestWhoseEntry:
         assert pairs(measured(root, limit=1)) == [("T", "y", 5)]
         assert pairs(measured(root, limit=3))[:2] == [("T", "y", 5), ("T", "x", 4)]
 
+    def test_a_key_without_entries_has_no_row(self, tmp_path):
+        """Whether or not another key shares its hash."""
+        root, _ = make_store(tmp_path, [("T", "Aa"), ("T", "BB"), ("T", "k")], indexed=1)
+        assert pairs(measured(root)) == [("T", "Aa", 1)]
+
     def test_one_key_of_two_topics_is_two_rows(self, tmp_path):
         """A key is its topic's."""
         root, _ = make_store(tmp_path, [("A", "k")] * 2 + [("B", "k")])
