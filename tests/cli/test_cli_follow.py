@@ -4,6 +4,8 @@ import csv
 import io
 import json
 import shutil
+import subprocess
+import sys
 
 import pytest
 
@@ -98,6 +100,21 @@ def test_what_it_tells_goes_to_standard_error(run, live, monkeypatch):
     code, out, err = run("messages", store, "-f")
     assert (code, out) == (130, "")
     assert f"got a log that was cut at offset {last}" in err
+
+
+def test_it_ends_when_its_reader_is_gone(tmp_path):
+    """Also while no message comes, as behind ``head``."""
+    (tmp_path / "commitlog").mkdir()
+    log = Log(4096)
+    log.append(message(0))
+    log.write_to(tmp_path / "commitlog")
+    asked = ["messages", str(tmp_path), "-f", "--from", "0", "--interval", "0.1", "--json"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "rmqindex", *asked], stdout=subprocess.PIPE
+    ) as process:
+        assert json.loads(process.stdout.readline())["keys"] == "k0"
+        process.stdout.close()
+        assert process.wait(120) == 141
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,9 @@ would be said: where that cannot be written, the exit code alone tells.
 
 from __future__ import annotations
 
+import errno
 import os
+import select
 import sys
 from contextlib import suppress
 from io import BufferedWriter, FileIO, TextIOWrapper
@@ -72,6 +74,22 @@ def _reopened(stream: TextIO | None, file: FileIO) -> TextIOWrapper:
         errors="backslashreplace",
         line_buffering=stream is None or stream.isatty() or file.fileno() == _STDERR,
     )
+
+
+def ensure_output_is_read() -> None:
+    """Raise where the reader of standard output is gone, as writing to it would.
+
+    For those that may have nothing to write for long.
+
+    Raises:
+        OutputError: It is gone.
+    """
+    if not isinstance(getattr(getattr(sys.stdout, "buffer", None), "raw", None), _StandardOutput):
+        return
+    asked = select.poll()
+    asked.register(_STDOUT, 0)
+    if any(events & select.POLLERR for _, events in asked.poll(0)):
+        raise OutputError(BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE)))
 
 
 def drop_output() -> None:

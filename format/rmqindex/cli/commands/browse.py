@@ -38,6 +38,7 @@ from rmqindex.cli.options import (
     stored_body_option,
     zone_option,
 )
+from rmqindex.cli.streams import ensure_output_is_read
 from rmqindex.cli.wording import topic_hint
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.commitlog.selection import newest_messages
@@ -167,6 +168,7 @@ class Messages:
                 if left == 0:
                     return
             sys.stdout.flush()
+            ensure_output_is_read()
             time.sleep(1 if self.interval is None else self.interval)
 
 
