@@ -106,6 +106,11 @@ class IncompleteLogWarning(UserWarning):
     """A CommitLog lacks messages to which its store leads, so an answer from it may, too."""
 
 
+def counted(number: int, one: str, many: str | None = None) -> str:
+    """Return a number with its noun."""
+    return f"{number} {one if number == 1 else many or one + 's'}"
+
+
 def command_line(name: str, path: object, *arguments: str, options: Sequence[str] = ()) -> str:
     """Return a command line for a shell; none is printed without the path that it is about."""
     given = [str(path), *arguments]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rmqindex.answers.answer import NOT_FOUND, Answer
 from rmqindex.answers.terminal import Table, print_table, print_text
-from rmqindex.answers.text import counted
+from rmqindex.errors import counted
 from rmqindex.query.comparison import Difference
 
 if TYPE_CHECKING:

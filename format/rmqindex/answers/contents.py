@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from rmqindex.answers.answer import NOT_FOUND, Answer, Nothing
 from rmqindex.answers.terminal import Table, print_table, print_text, shortened
-from rmqindex.answers.text import cell_width, counted, one_line, size_text, visible
+from rmqindex.answers.text import cell_width, one_line, size_text, visible
 from rmqindex.consumequeue.progress import GROUP_STATES, GroupProgress
+from rmqindex.errors import counted
 from rmqindex.explanation.wording import listed
 from rmqindex.export.items import Field
 from rmqindex.export.usage import UsageRow

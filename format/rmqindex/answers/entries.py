@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from rmqindex.answers.answer import NOT_FOUND, Answer, Nothing
 from rmqindex.answers.messages import MESSAGE_COLUMNS, message_document, print_message
 from rmqindex.answers.terminal import Styled, Table, print_table, print_text, rule, shortened
-from rmqindex.answers.text import counted, in_flags
+from rmqindex.answers.text import in_flags
+from rmqindex.errors import counted
 from rmqindex.indexfile.decoding import ENTRY_SCHEMA
 from rmqindex.keys.hashing import index_key
 

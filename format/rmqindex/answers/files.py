@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from rmqindex.answers.answer import BAD, Answer
 from rmqindex.answers.terminal import Table, fits, print_table, print_text
-from rmqindex.answers.text import counted, size_text
+from rmqindex.answers.text import size_text
+from rmqindex.errors import counted
 from rmqindex.storage.identity import FileIdentity
 
 if TYPE_CHECKING:

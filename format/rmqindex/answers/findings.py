@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from rmqindex.answers.answer import NOT_FOUND, Answer
 from rmqindex.answers.terminal import Table, fits, print_table, print_text, printable
-from rmqindex.answers.text import counted, visible, wrapped
+from rmqindex.answers.text import visible, wrapped
 from rmqindex.audit.findings import CUT
 from rmqindex.audit.rules import AUDIT_RULES, FINDING_SCHEMA, SEVERITIES
-from rmqindex.errors import command_line
+from rmqindex.errors import command_line, counted
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

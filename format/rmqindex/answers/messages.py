@@ -10,9 +10,9 @@ import numpy as np
 
 from rmqindex.answers.answer import NOT_FOUND, Answer, Nothing
 from rmqindex.answers.terminal import Table, broken, print_table, print_text
-from rmqindex.answers.text import cell_width, complain, counted, one_line, visible
+from rmqindex.answers.text import cell_width, complain, one_line, visible
 from rmqindex.commitlog.bodies import BadBodies, bad_body, unpack_bodies
-from rmqindex.errors import RmqIndexError
+from rmqindex.errors import RmqIndexError, counted
 from rmqindex.record.bodies import MAX_TOTAL_SIZE, inner_messages, is_inner_batch
 from rmqindex.record.text import as_text
 from rmqindex.store.store import root_of

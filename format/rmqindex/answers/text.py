@@ -1,4 +1,4 @@
-"""Texts for people: visible, counted, folded, and complaints on standard error."""
+"""Texts for people: visible, folded, and complaints on standard error."""
 
 from __future__ import annotations
 
@@ -61,11 +61,6 @@ def visible(text: str) -> str:
 def one_line(text: str) -> str:
     r"""Return a visible text with its tabs and line feeds written out, too."""
     return visible(text).replace("\n", "\\n").replace("\t", "\\t")
-
-
-def counted(number: int, one: str, many: str | None = None) -> str:
-    """Return a number with its noun."""
-    return f"{number} {one if number == 1 else many or one + 's'}"
 
 
 def size_text(size: int) -> str:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from rmqindex.answers.answer import Answer, Zone
 from rmqindex.answers.terminal import print_text
-from rmqindex.answers.text import counted, in_flags, one_line, size_text, visible
+from rmqindex.answers.text import in_flags, one_line, size_text, visible
+from rmqindex.errors import counted
 from rmqindex.transaction.broker_lock import BrokerLock, BrokerState
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from rmqindex.audit.extent import damaged_offsets
 from rmqindex.bulk.salvaging import replaced_entries
 from rmqindex.commitlog.log import MATCH_STATES
 from rmqindex.commitlog.selection import zeroed_messages
-from rmqindex.errors import RmqIndexError
-from rmqindex.explanation.wording import counted
+from rmqindex.errors import RmqIndexError, counted
 from rmqindex.indexfile.committed import header_of, open_index_source, read_header
 from rmqindex.indexfile.reader import IndexFile
 from rmqindex.keys.messages import HASH_BITS, pack_pairs

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from rmqindex.consumequeue.progress import MessagePlace, QueueReaches
-from rmqindex.errors import RmqIndexError
+from rmqindex.errors import RmqIndexError, counted
 from rmqindex.explanation.index_search import SYSTEM_TOPICS
 from rmqindex.explanation.result import EXPLAIN_REASONS, Reason
-from rmqindex.explanation.wording import counted, listed
+from rmqindex.explanation.wording import listed
 from rmqindex.layout.queue import SCHEDULE_TOPIC
 from rmqindex.layout.store import CONFIG_FOLDER
 from rmqindex.store.config import ConsumerOffsets, config_databases, delay_offsets

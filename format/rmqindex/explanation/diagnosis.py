@@ -6,9 +6,10 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rmqindex.errors import counted
 from rmqindex.explanation.index_search import topic_code
 from rmqindex.explanation.result import EXPLAIN_REASONS, OF_OTHERS, Reason, entries_text, outside
-from rmqindex.explanation.wording import counted, listed, ranges
+from rmqindex.explanation.wording import listed, ranges
 from rmqindex.keys.hashing import index_key
 from rmqindex.keys.messages import tag_key
 from rmqindex.layout.index_file import INT64_MAX

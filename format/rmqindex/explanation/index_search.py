@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from rmqindex.errors import RmqIndexError
+from rmqindex.errors import RmqIndexError, counted
 from rmqindex.explanation.result import FileExplanation, HitExplanation, OtherTopic
 from rmqindex.indexfile.committed import open_index_source
 from rmqindex.keys.hashing import index_key, key_hash
@@ -166,8 +166,8 @@ def _explain_open_file(
         reason = "other_keys" if chain else "empty_slot"
         others = len(set(chain))
         detail = f"slot {slot}: " + (
-            f"{len(chain)} {'entry' if len(chain) == 1 else 'entries'} of {others} other key "
-            f"{'hash' if others == 1 else 'hashes'}"
+            f"{counted(len(chain), 'entry', 'entries')} of "
+            f"{counted(others, 'other key hash', 'other key hashes')}"
             if chain
             else "empty"
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rmqindex.consumequeue.progress import QUEUE_STATES
+from rmqindex.errors import counted
 from rmqindex.keys.hashing import index_key
 from rmqindex.notebooks import html_table
 
@@ -248,8 +249,7 @@ class LogReach:
 
 def entries_text(count: int, total: int) -> str:
     """Return how many entries are meant, and of how many where others are not."""
-    of = f"{count} of " if count != total else ""
-    return f"{of}{total} {'entry' if total == 1 else 'entries'}"
+    return f"{count} of " * (count != total) + counted(total, "entry", "entries")
 
 
 def outside(index: IndexReach | None, log: LogReach) -> tuple[list[Span], list[Span]]:

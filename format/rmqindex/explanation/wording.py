@@ -42,11 +42,6 @@ class Times:
         return f"{format_millis(millis, self.zone)} {local.isoformat()[-_OFFSET_CHARACTERS:]}"
 
 
-def counted(number: int, one: str, many: str | None = None) -> str:
-    """Return a number with its noun."""
-    return f"{number} {one if number == 1 else many or one + 's'}"
-
-
 def listed(values: Iterable[object]) -> str:
     """Return the first of some values, and how many more there are."""
     texts = [str(value) for value in values]

@@ -13,11 +13,11 @@ import pyarrow.compute as pc
 
 from rmqindex.answers.files import describe, total
 from rmqindex.answers.plot import count_index, draw_counts
-from rmqindex.answers.text import counted, size_text
+from rmqindex.answers.text import size_text
 from rmqindex.bulk.tags import untagged
 from rmqindex.commitlog.bodies import Unpacking
 from rmqindex.commitlog.selection import Selection
-from rmqindex.errors import IncompleteIndexWarning, IncompleteLogWarning, RmqIndexError
+from rmqindex.errors import IncompleteIndexWarning, IncompleteLogWarning, RmqIndexError, counted
 from rmqindex.export.formats import DEFAULT_COLUMNS, as_table
 from rmqindex.keys.messages import tag_key
 from rmqindex.query.key_usage import KEY_ROWS, measure_keys

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC
 from typing import TYPE_CHECKING
 
-from rmqindex.errors import RmqIndexError
+from rmqindex.errors import RmqIndexError, counted
 from rmqindex.indexfile.geometry import Layout
 from rmqindex.layout.index_file import FIRST_POSITION
 from rmqindex.layout.store import CHECKPOINT_NAME, COMMITLOG_FOLDER, INDEX_FOLDER
@@ -39,10 +39,7 @@ if TYPE_CHECKING:
 def headers_text(headers: Sequence[IndexHeader]) -> str:
     """Return how many files and entries there are."""
     entries = sum(header.entry_count for header in headers)
-    return (
-        f"{len(headers)} file{'' if len(headers) == 1 else 's'}, "
-        f"{entries} entr{'y' if entries == 1 else 'ies'}"
-    )
+    return f"{counted(len(headers), 'file')}, {counted(entries, 'entry', 'entries')}"
 
 
 def headers_html(title: str, names: Sequence[str], headers: Sequence[IndexHeader]) -> str:

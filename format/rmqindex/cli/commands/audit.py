@@ -11,7 +11,7 @@ import click
 from rmqindex.answers.findings import findings_answer
 from rmqindex.answers.plot import IMAGE_TYPES, count_index, plot_counts
 from rmqindex.answers.terminal import progress_bar
-from rmqindex.answers.text import complain_of_lacking, counted
+from rmqindex.answers.text import complain_of_lacking
 from rmqindex.answers.writes import written_answer
 from rmqindex.audit.plan import whole_audit
 from rmqindex.audit.remedies import typed_findings
@@ -31,7 +31,7 @@ from rmqindex.cli.options import (
     zone_option,
 )
 from rmqindex.commitlog.snapshot import commit_log_of
-from rmqindex.errors import RmqIndexError
+from rmqindex.errors import RmqIndexError, counted
 from rmqindex.explanation.commands import Commands
 from rmqindex.store.snapshot import IndexSnapshot
 from rmqindex.store.store import Store, index_entries

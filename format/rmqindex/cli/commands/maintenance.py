@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rmqindex.answers.terminal import explain_interrupt, progress_bar
-from rmqindex.answers.text import complain, counted
+from rmqindex.answers.text import complain
 from rmqindex.answers.writes import (
     broker_notes,
     expiry_answer,
@@ -40,7 +40,7 @@ from rmqindex.cli.options import (
 )
 from rmqindex.commitlog.snapshot import commit_log_of
 from rmqindex.consumequeue.staging import QueueStaging, is_unfinished
-from rmqindex.errors import RmqIndexError, command_line
+from rmqindex.errors import RmqIndexError, command_line, counted
 from rmqindex.indexfile.committed import header_of
 from rmqindex.indexfile.geometry import Layout
 from rmqindex.layout.store import INDEX_FOLDER
