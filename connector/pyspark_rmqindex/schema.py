@@ -171,9 +171,9 @@ def finding_schema() -> StructType:
     return _struct(FINDING_COLUMNS)
 
 
-def queue_schema() -> StructType:
+def queue_schema(*, store: bool = False) -> StructType:
     """Return every column of ConsumeQueue units, in the documented order."""
-    return _struct(_QUEUE_COLUMNS)
+    return _struct(_QUEUE_COLUMNS | {STORE_COLUMN: StringType()} if store else _QUEUE_COLUMNS)
 
 
 def message_schema(*, store: bool = False, text: bool = False) -> StructType:

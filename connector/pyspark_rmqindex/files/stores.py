@@ -17,10 +17,12 @@ from rmqindex import RmqIndexError
 from rmqindex.commitlog import LogSnapshot, several_logs
 from rmqindex.keys import bytes_at, not_utf8
 from rmqindex.layout import (
+    BATCH_FOLDER,
     DLEDGER_PREFIX,
     FILE_NAME_DIGITS,
     INDEX_FOLDER,
     MULTI_PATH_SPLITTER,
+    QUEUE_FOLDER,
     STORE_FOLDERS,
 )
 from rmqindex.store import ensure_no_store_is_missed, expand, has_pattern, log_in, root_of
@@ -73,6 +75,18 @@ def store_of(file_path: Location) -> str:
         The query of a URI is kept, so that the store can be loaded by this name.
     """
     return str(root_of(file_path.parent))
+
+
+def store_of_queue(file_path: Location) -> str:
+    """Return the store of a ConsumeQueue file, by its path as :func:`store_of`.
+
+    Returns:
+        If the file is in a queue of a topic in a folder ``consumequeue`` or ``batchconsumequeue``,
+        the parent of that folder; else the file's directory.
+    """
+    folder = file_path.parent.parent.parent
+    is_whole = folder.name in (QUEUE_FOLDER, BATCH_FOLDER)
+    return str(folder.parent if is_whole else file_path.parent)
 
 
 class StoreLog(NamedTuple):

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from pyspark_rmqindex.files.slices import as_planned
-from pyspark_rmqindex.schema import PrunedReader, arrow_schema, check_not_null
+from pyspark_rmqindex.files.stores import store_of_queue
+from pyspark_rmqindex.schema import STORE_COLUMN, PrunedReader, arrow_schema, check_not_null
 from rmqindex import ConsumeQueue, RmqIndexError
-from rmqindex.consumequeue import marked_queue_file, read_units
-from rmqindex.storage import map_files
+from rmqindex.consumequeue import is_queue_file, marked_queue_file, read_units
+from rmqindex.storage import map_files, path_text
+from rmqindex.store import expand, has_pattern
 from rmqindex.transaction import exists
 
 if TYPE_CHECKING:
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 
     from pyspark_rmqindex.options import QueueOptions
     from rmqindex.consumequeue import QueueFile
+    from rmqindex.storage import Location
 
 # Opening a file costs about as much as reading this many bytes.
 _OPENING_BYTES = 64 * 1024
@@ -64,8 +68,8 @@ class QueueReader(PrunedReader):
 
     def _listed(self) -> list[_Part]:
         parts: dict[str, _Part] = {}
-        for path in self._options.paths:
-            for queue in ConsumeQueue.find(path.absolute):
+        for path in chain.from_iterable(map(_expanded, self._options.paths)):
+            for queue in ConsumeQueue.find(path):
                 for file in queue.files:
                     part = _Part(queue.topic, queue.queue_id, queue.is_batch, file)
                     parts.setdefault(file.path, part)  # count a file once if several paths name it
@@ -77,13 +81,34 @@ class QueueReader(PrunedReader):
             return  # Spark runs one task even if there is nothing to read
         schema = arrow_schema(self._schema)
         for part in partition.parts:
+            store = store_of_queue(part.file.path)
             batches = read_units(
                 part.file, part.topic, part.queue_id, is_batch=part.is_batch, blanks=False
             )
             for batch in as_planned(batches):
-                arrays = [batch[field.name.lower()].cast(field.type) for field in schema]
+                arrays = [
+                    pa.repeat(path_text(store), batch.num_rows)
+                    if field.name.lower() == STORE_COLUMN
+                    else batch[field.name.lower()].cast(field.type)
+                    for field in schema
+                ]
                 check_not_null(schema, arrays)
                 yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _expanded(path: Location) -> list[Location]:
+    """Return the path itself if it exists or is no pattern, else what fits it."""
+    whole = path.absolute
+    if not has_pattern(whole) or exists(whole):
+        return [whole]
+    hits = [
+        hit.path
+        for hit in expand(whole)
+        if hit.entry is None or hit.entry.is_directory or is_queue_file(hit.entry.name)
+    ]
+    if not hits:
+        raise RmqIndexError(f"{whole}: no store and no file of a queue fits the pattern")
+    return hits
 
 
 def _mark_all(parts: Sequence[_Part]) -> list[_Part]:

@@ -192,12 +192,29 @@ class InputOptions(PathOption):
         "has them; `lookup()` adds the columns of its rows.",
         default_doc="every column that the other options give",
     )
+    store_column: bool | None = option(
+        "storeColumn",
+        BOOLEAN,
+        "Whether there is a column `store`, the root of the store that a row is of. A schema that "
+        "names it needs no option.",
+        default_doc="`true` where several paths, a pattern or `recursiveFileLookup` are given",
+    )
 
     @property
     def paths(self) -> tuple[Location, ...]:
         """The paths to read: the option ``path``, then ``paths``."""
         several = self.path_list or ()
         return tuple(map(self.storage.at, several if self.path is None else (self.path, *several)))
+
+    @property
+    def may_find_stores(self) -> bool:
+        """Whether the paths may resolve to several stores."""
+        return len(self.paths) > 1 or any(map(has_pattern, self.paths))
+
+    @property
+    def has_store(self) -> bool:
+        """Whether the column ``store`` exists if no schema is given."""
+        return self.may_find_stores if self.store_column is None else self.store_column
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -270,13 +287,6 @@ class RecordOptions(ZoneOption, InputOptions, PlanOptions):
         "path, the field and the byte; `DROPMALFORMED` reads the sound part.",
         default="FAILFAST",
     )
-    store_column: bool | None = option(
-        "storeColumn",
-        BOOLEAN,
-        "Whether there is a column `store`, the root of the store that a row is of. A schema that "
-        "names it needs no option.",
-        default_doc="`true` where several paths, a pattern or `recursiveFileLookup` are given",
-    )
     check_crc: bool = option(
         "checkCrc",
         BOOLEAN,
@@ -341,16 +351,6 @@ class RecordOptions(ZoneOption, InputOptions, PlanOptions):
     def unpacks_bodies(self) -> bool:
         """Whether the column ``body`` is decompressed."""
         return self.decompress_body is not False
-
-    @property
-    def may_find_stores(self) -> bool:
-        """Whether the paths may resolve to several stores."""
-        return len(self.paths) > 1 or any(map(has_pattern, self.paths))
-
-    @property
-    def has_store(self) -> bool:
-        """Whether the column ``store`` exists if no schema is given."""
-        return self.may_find_stores if self.store_column is None else self.store_column
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ class QueueSource(ReadOnlySource):
     """The units of Apache RocketMQ ConsumeQueues: where each queue's messages are in the log.
 
     Spark finds it by its name, with no registration.
-    ``load`` takes a store, its ``consumequeue`` directory, or one below.
+    ``load`` takes a store, its ``consumequeue`` directory, or one below, or several, with patterns.
     """
 
     @classmethod
@@ -32,7 +32,9 @@ class QueueSource(ReadOnlySource):
         created = created_options(self.options)
         options = queue_options(self.options if created is None else created)
         check_paths(options.paths, created=created is not None)
-        schema = select_columns(options.columns, queue_schema(), queue_schema())
+        schema = select_columns(
+            options.columns, queue_schema(store=options.has_store), queue_schema(store=True)
+        )
         return schema if created is None else with_options(schema, created)
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -47,7 +49,7 @@ class QueueSource(ReadOnlySource):
         options = queue_options(relation_options(schema, self.options))
         check_paths(options.paths)
         check_selected(schema, options.columns)
-        check_columns(schema, queue_schema())
+        check_columns(schema, queue_schema(store=True))
         reader: DataSourceReader = QueueReader(options, schema)
         return reader
 

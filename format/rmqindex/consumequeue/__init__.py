@@ -6,6 +6,7 @@ from rmqindex.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from rmqindex.consumequeue.paths import QueueFile as QueueFile
+    from rmqindex.consumequeue.paths import is_queue_file as is_queue_file
     from rmqindex.consumequeue.places import LostUnits as LostUnits
     from rmqindex.consumequeue.progress import GROUP_STATES as GROUP_STATES
     from rmqindex.consumequeue.progress import QUEUE_STATES as QUEUE_STATES

@@ -7,9 +7,11 @@ import pytest
 import rmqindex
 from kinds import sampled
 from pyspark_rmqconsumequeue import DefaultSource
+from pyspark_rmqindex.files.stores import store_of_queue
 from pyspark_rmqindex.messages import queues
 from recorded import MESSAGE_KINDS
 from rmqindex import ConsumeQueue, RmqIndexError
+from rmqindex.storage import Location
 
 STORE = rmqindex.sample_store()
 STORE2 = MESSAGE_KINDS / "store"
@@ -44,6 +46,48 @@ def loaded(spark, path, **options):
 def test_a_path_is_a_store_or_a_folder_of_queues(spark, store, below):
     """Every unit of every queue below it."""
     assert loaded(spark, store / below) == expected(store / below) != []
+
+
+def test_several_stores_are_told_apart(spark, tmp_path):
+    """By the column ``store``; a pattern stands for those that fit it."""
+    for broker, store in (("a", STORE), ("b", STORE2)):
+        (tmp_path / broker).symlink_to(store)
+    (tmp_path / "notes.txt").touch()
+    (tmp_path / "lost+found").mkdir()
+    counts = {str(tmp_path / "a"): len(expected(STORE)), str(tmp_path / "b"): len(expected(STORE2))}
+    read = spark.read.format("rmqconsumequeue")
+    for frame in (read.load(f"{tmp_path}/*"), read.load([*counts])):
+        assert dict(frame.groupBy("store").count().collect()) == counts
+    assert "store" not in read.option("storeColumn", "false").load(f"{tmp_path}/*").columns
+    assert read.schema("store STRING").load(str(tmp_path / "a")).first().store == f"{tmp_path}/a"
+
+
+def test_a_pattern_hides_no_store(tmp_path):
+    """What fits it must be one; and something must fit."""
+    (tmp_path / "a").symlink_to(STORE)
+    (tmp_path / "b" / "store").mkdir(parents=True)
+    (tmp_path / "b" / "store" / "consumequeue").mkdir()
+    for path, said in (
+        (f"{tmp_path}/*", f"Give one of the stores in it, such as {tmp_path}/b/store"),
+        (f"{tmp_path}/c*", "c.: no store and no file of a queue fits the pattern"),
+    ):
+        source = DefaultSource({"path": path})
+        with pytest.raises(RmqIndexError, match=said):
+            source.reader(source.schema()).partitions()
+
+
+@pytest.mark.parametrize(
+    ("file", "store"),
+    [
+        ("/data/a/consumequeue/T/0/00000000000000000000", "/data/a"),
+        ("/data/a/batchconsumequeue/T/0/00000000000000000000", "/data/a"),
+        ("s3://bucket/a/consumequeue/T/0/00000000000000000000?region=x", "s3://bucket/a?region=x"),
+        ("/copies/0/00000000000000000000", "/copies/0"),
+    ],
+)
+def test_a_unit_is_of_the_store_that_holds_its_queues(file, store):
+    """Or, where its directories have other names, of the directory of its file."""
+    assert store_of_queue(Location(file)) == store
 
 
 def test_the_columns(spark):
