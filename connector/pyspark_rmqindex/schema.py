@@ -227,7 +227,7 @@ def check_schema(schema: StructType, *, keys: bool, log: bool = False) -> None:
 def check_columns(schema: StructType, full: StructType) -> None:
     """Raise if a requested schema does not fit the available columns."""
     known = {field.name: field.dataType for field in full.fields}
-    listing = ", ".join(f"{name} {type_.simpleString().upper()}" for name, type_ in known.items())
+    listing = ", ".join(f"{name} {_type_text(type_)}" for name, type_ in known.items())
     if not schema.fields:
         raise ValueError(f"schema: expected at least one column. Known columns: {listing}")
     seen: set[str] = set()
@@ -243,9 +243,17 @@ def check_columns(schema: StructType, full: StructType) -> None:
             )
         if field.dataType != expected:
             raise ValueError(
-                f"column {field.name!r}: expected {expected.simpleString().upper()}, got "
-                f"{field.dataType.simpleString().upper()}. Known columns: {listing}"
+                f"column {field.name!r}: expected {_type_text(expected)}, got "
+                f"{_type_text(field.dataType)}. Known columns: {listing}"
             )
+
+
+def _type_text(type_: DataType) -> str:
+    """Write a type as in a schema; the case of a struct's own names is part of it."""
+    if not isinstance(type_, StructType):
+        return type_.simpleString().upper()
+    fields = ",".join(f"{field.name}:{_type_text(field.dataType)}" for field in type_.fields)
+    return f"STRUCT<{fields}>"
 
 
 def _hint(name: str, known: dict[str, DataType]) -> str:

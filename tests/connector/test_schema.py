@@ -12,7 +12,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pyspark_rmqindex.schema import check_schema, full_schema
+from pyspark_rmqindex.schema import check_columns, check_schema, full_schema, message_schema
 
 
 def test_a_plain_load_has_the_columns_of_the_entries():
@@ -69,3 +69,11 @@ def test_anything_else_is_refused_with_the_known_columns(fields, message):
     ) as caught:
         check_schema(schema, keys=False)
     assert message in str(caught.value)
+
+
+def test_the_types_that_an_error_lists_can_be_written_as_they_are():
+    """A struct's own names have a case, unlike the words of SQL."""
+    full = message_schema(store=True, text=True)
+    with pytest.raises(ValueError, match="Known columns: ") as caught:
+        check_columns(StructType([StructField("nonesuch", StringType())]), full)
+    assert "decoded_uniq_key STRUCT<kind:STRING,client:STRING,pid:INT," in str(caught.value)

@@ -124,6 +124,8 @@ def key_array(keys: str | Iterable[str] | pa.Array | pa.ChunkedArray) -> pa.Arra
             raise TypeError(f"keys: expected texts, got {keys.type}")
         array = keys.cast(pa.string())
     else:
+        if not isinstance(keys, Iterable):
+            raise TypeError(f"keys: expected a text or several, got {type(keys).__name__}")
         texts = [keys] if isinstance(keys, str) else list(keys)
         for text in texts:
             if not isinstance(text, str):

@@ -19,6 +19,7 @@ from pyspark_rmqindex.files.stores import (
     logs_of,
     store_of,
     store_of_log,
+    store_of_queue,
 )
 from pyspark_rmqindex.messages import MessageReader
 from pyspark_rmqindex.options import message_options, read_options
@@ -81,6 +82,19 @@ class TestNames:
     def test_a_log_is_of_the_store_of_its_first_path(self, path, store):
         """However it is given."""
         assert store_of_log(Location(path)) == store
+
+    @pytest.mark.parametrize(
+        ("file", "store"),
+        [
+            ("/data/a/consumequeue/T/0/00000000000000000000", "/data/a"),
+            ("/data/a/batchconsumequeue/T/0/00000000000000000000", "/data/a"),
+            ("s3://bucket/a/consumequeue/T/0/00000000000000000000?x=y", "s3://bucket/a?x=y"),
+            ("/copies/0/00000000000000000000", "/copies/0"),
+        ],
+    )
+    def test_a_unit_is_of_the_store_that_holds_its_queues(self, file, store):
+        """Or, where its directories have other names, of the directory of its file."""
+        assert store_of_queue(Location(file)) == store
 
     def test_files_of_one_log_are_one_log(self, brokers):
         """Two stores are two, and a pattern stands for those that fit it."""

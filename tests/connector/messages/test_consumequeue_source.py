@@ -7,11 +7,9 @@ import pytest
 import rmqindex
 from kinds import sampled
 from pyspark_rmqconsumequeue import DefaultSource
-from pyspark_rmqindex.files.stores import store_of_queue
 from pyspark_rmqindex.messages import queues
 from recorded import MESSAGE_KINDS
 from rmqindex import ConsumeQueue, RmqIndexError
-from rmqindex.storage import Location
 
 STORE = rmqindex.sample_store()
 STORE2 = MESSAGE_KINDS / "store"
@@ -74,20 +72,6 @@ def test_a_pattern_hides_no_store(tmp_path):
         source = DefaultSource({"path": path})
         with pytest.raises(RmqIndexError, match=said):
             source.reader(source.schema()).partitions()
-
-
-@pytest.mark.parametrize(
-    ("file", "store"),
-    [
-        ("/data/a/consumequeue/T/0/00000000000000000000", "/data/a"),
-        ("/data/a/batchconsumequeue/T/0/00000000000000000000", "/data/a"),
-        ("s3://bucket/a/consumequeue/T/0/00000000000000000000?region=x", "s3://bucket/a?region=x"),
-        ("/copies/0/00000000000000000000", "/copies/0"),
-    ],
-)
-def test_a_unit_is_of_the_store_that_holds_its_queues(file, store):
-    """Or, where its directories have other names, of the directory of its file."""
-    assert store_of_queue(Location(file)) == store
 
 
 def test_the_columns(spark):

@@ -277,7 +277,7 @@ class TestArguments:
     @pytest.mark.parametrize("keys", [5, [5], b"BB", [None], pa.array([5])], ids=str)
     def test_keys_that_are_no_texts_are_refused(self, messages, keys):
         """Instead of searched for."""
-        with pytest.raises(TypeError):
+        with pytest.raises(TypeError, match="keys: expected "):
             messages.lookup("TopicTest", keys)
 
     def test_other_wrong_values_are_refused(self, messages):
