@@ -21,7 +21,7 @@ from rmqindex.audit.extent import (
 from rmqindex.audit.file import audit_file
 from rmqindex.audit.findings import Findings, place_of
 from rmqindex.audit.log import audit_coverage, audit_entries
-from rmqindex.audit.remedies import with_agreeing_remedies
+from rmqindex.audit.remedies import with_agreeing_remedies, with_one_end
 from rmqindex.audit.rules import FINDING_SCHEMA
 from rmqindex.audit.store import (
     audit_barrier,
@@ -62,8 +62,6 @@ if TYPE_CHECKING:
     from rmqindex.transaction.directories import FileEntry
 
 _DEFAULT_LIMIT = 1000
-# Rules that say what leads behind the log's end, and how to go on without what it has lost.
-_LEAD_BEHIND = {"stop_barrier", "entry_beyond_log", "queue_beyond_log"}
 
 
 def verify(
@@ -151,25 +149,9 @@ def whole_audit(
     places = [place_of(*row) for row in zip(*columns, strict=True)]
     first = {place: row for row, place in reversed(list(enumerate(places)))}
     findings = findings.take(pa.array(sorted(first.values()), pa.int64()))
-    if log is not None and _LEAD_BEHIND & {*findings["rule"].to_pylist()}:
-        findings = _without_end(findings, log)
+    if log is not None:
+        findings = with_one_end(findings, log)
     return with_agreeing_remedies(findings, has_log=log is not None)
-
-
-def _without_end(findings: pa.Table, log: CommitLog) -> pa.Table:
-    """Leave out that a log lost its end where what leads behind it says so, and what to do.
-
-    Damage in that place, such as zeros before other bytes, is another finding, and stays.
-    """
-    try:
-        error = log.end_error(log.max_offset)
-    except RmqIndexError:
-        return findings
-    if error is None or not log.max_offset:
-        return findings
-    lost = (str(error.path), "log_damaged", error.byte, str(error.got))
-    columns = (findings[name].to_pylist() for name in ("file", "rule", "byte", "got"))
-    return findings.filter(pa.array([row != lost for row in zip(*columns, strict=True)]))
 
 
 def _millis(since: int | datetime | timedelta | None) -> int | None:

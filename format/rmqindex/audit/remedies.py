@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -24,6 +25,7 @@ from rmqindex.store.snapshot import layout_beside
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from rmqindex.commitlog.log import CommitLog
     from rmqindex.explanation.commands import Commands
 
 _QUEUES = "`rmqindex rebuild-queues STORE --replace"
@@ -34,6 +36,8 @@ _REPLACE = f"{_REBUILD} --replace"
 _CONTINUE = re.compile(f"{_REBUILD}(?: --resume)?`")
 # One that is refused where entries lead behind the log's end.
 _KEEPING = re.compile(f"(?P<command>{_REPLACE}(?:(?!--allow-loss)[^`])*)`")
+# Rules that say what leads behind the log's end, and how to go on without what it has lost.
+_LEAD_BEHIND = {"stop_barrier", "entry_beyond_log", "queue_beyond_log"}
 _CONDITION = re.compile(f"(?P<first>[Ii]){WHOLE_LOG[1:]}(?P<then>.)")
 _OPTION = re.compile(r" --[a-z-]+(?: [^- ]\S*)?")
 _LAYOUT_OPTION = "--max-hash-slot-num"
@@ -78,9 +82,10 @@ def with_agreeing_remedies(findings: pa.Table, *, has_log: bool) -> pa.Table:
     errors = {each for each, of in zip(remedies, severities, strict=True) if of == "error"}
     # What has to be replaced cannot be continued, and one rebuild does for all.
     replaces = any(f"{_REPLACE}{after}" in each for each in errors for after in ("`", " --max"))
-    replaces |= SURPLUS in findings["rule"].to_pylist()  # a file that no rebuild writes on
+    rules = {*findings["rule"].to_pylist()}
+    replaces |= SURPLUS in rules  # a file that no rebuild writes on
     is_damaged, is_short = (each in errors for each in (RESTORE_LOG, ENTRIES_BEYOND_LOG))
-    needs_log = is_damaged or is_short
+    needs_log = is_damaged or is_short or "log_damaged" in rules
 
     def agreed(remedy: str) -> str:
         if replaces:
@@ -107,6 +112,29 @@ def with_agreeing_remedies(findings: pa.Table, *, has_log: bool) -> pa.Table:
     return findings.set_column(
         FINDING_SCHEMA.get_field_index("remedy"), FINDING_SCHEMA.field("remedy"), column
     )
+
+
+def with_one_end(findings: pa.Table, log: CommitLog) -> pa.Table:
+    """Let the finding that a log lost its end advise what those advise which lead behind it.
+
+    Damage in that place, such as zeros before other bytes, is another finding, and needs the log.
+    """
+    rules, remedies = (findings[name].to_pylist() for name in ("rule", "remedy"))
+    advised = [each for rule, each in zip(rules, remedies, strict=True) if rule in _LEAD_BEHIND]
+    error = None
+    if advised and log.max_offset:
+        with suppress(RmqIndexError):
+            error = log.end_error(log.max_offset)
+    if error is None:
+        return findings
+    lost = (str(error.path), "log_damaged", error.byte, str(error.got))
+    columns = (findings[name].to_pylist() for name in ("file", "rule", "byte", "got"))
+    changed = [
+        advised[0] if place == lost else remedy
+        for place, remedy in zip(zip(*columns, strict=True), remedies, strict=True)
+    ]
+    place = FINDING_SCHEMA.get_field_index("remedy")
+    return findings.set_column(place, FINDING_SCHEMA.field(place), pa.array(changed, pa.string()))
 
 
 def typed_findings(findings: pa.Table, commands: Commands) -> list[dict[str, Any]]:
