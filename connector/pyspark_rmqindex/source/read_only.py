@@ -9,8 +9,6 @@ from pyspark.sql.datasource import DataSource
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-__all__ = ["ReadOnlySource"]
-
 
 class ReadOnlySource(DataSource):
     """The source of files that the broker alone writes."""
