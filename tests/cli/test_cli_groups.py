@@ -34,6 +34,14 @@ class TestGroups:
         assert "beyond_end: The group's offset lies behind the queue's end" in out
         assert "2 groups, lag" in out
 
+    def test_a_lag_that_is_not_known_is_not_called_none(self, run, store):
+        """The total has a dash, and the last line counts such queues."""
+        text = '{"offsetTable":{"Nowhere@pay":{0:3},"TopicTest@pay":{3:57}}}'
+        (store / "config" / "consumerOffset.json").write_text(text)
+        out = run("groups", store, "--topic", "Nowhere")[1]
+        assert out.splitlines()[6].split() == ["pay", "Nowhere", "1", "-", "0"]
+        assert "1 group, lag 0, not known of 1 queue; offsets of" in out
+
     def test_json_has_rows_and_totals(self, run, store):
         """And from where the offsets are."""
         found = json.loads(run("groups", store, "--group", "pay", "--json")[1])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rmqindex.answers.answer import NOT_FOUND, Answer, Nothing
 from rmqindex.answers.terminal import Table, print_table, print_text, shortened
 from rmqindex.answers.text import cell_width, one_line, size_text, visible
-from rmqindex.consumequeue.progress import GROUP_STATES, GroupProgress
+from rmqindex.consumequeue.progress import GROUP_STATES, UNKNOWN_ENDS, GroupProgress
 from rmqindex.errors import counted
 from rmqindex.explanation.wording import listed
 from rmqindex.export.items import Field
@@ -263,7 +263,7 @@ def _print_groups(console: Console, progress: ConsumerProgress, zone: Zone) -> N
     for head in ("Queues", "Lag", "of it expired"):
         totals.add_column(head, right=True)
     for group, topic, *sums in progress.totals():
-        totals.add_row(group, topic, *map(str, sums))
+        totals.add_row(group, topic, *("-" if each is None else str(each) for each in sums))
     print_text(console, "")
     print_table(console, totals)
     strange = {row.state: GROUP_STATES[row.state] for row in progress.rows}
@@ -275,6 +275,9 @@ def _print_groups(console: Console, progress: ConsumerProgress, zone: Zone) -> N
     for row in progress.rows:
         groups[row.group] = groups.get(row.group, 0) + (row.lag or 0)
     lag = f"{counted(len(groups), 'group')}, lag {sum(groups.values())}"
+    unknown = sum(row.state in UNKNOWN_ENDS for row in progress.rows)
+    if unknown:
+        lag += f", not known of {counted(unknown, 'queue')}"
     print_text(console, "\n".join(["", *lines, f"{lag}; offsets of {written}"]))
 
 

@@ -206,6 +206,10 @@ class QueueReaches:
         return [str(each) for each in np.where(is_there, "in_queue", states)]
 
 
+#: The states of queues whose lag nobody can tell; others without a lag count nothing.
+UNKNOWN_ENDS = frozenset({"no_queue", "queue_unread"})
+
+
 @dataclass(frozen=True, slots=True)
 class GroupProgress:
     """How far a consumer group is in one queue.
@@ -253,14 +257,20 @@ class ConsumerProgress:
     notes: tuple[str, ...]
     known: tuple[tuple[str, str], ...]
 
-    def totals(self) -> list[tuple[str, str, int, int, int]]:
-        """Return group, topic, queues, lag and expired messages of each group and topic."""
-        sums: dict[tuple[str, str], list[int]] = {}
+    def totals(self) -> list[tuple[str, str, int, int | None, int]]:
+        """Return group, topic, queues, lag and expired messages of each group and topic.
+
+        The lag is that of the queues whose end is known; None where there is no such queue.
+        """
+        of_pair: dict[tuple[str, str], list[GroupProgress]] = {}
         for row in self.rows:
-            total = sums.setdefault((row.group, row.topic), [0, 0, 0])
-            for place, more in enumerate((1, row.lag or 0, row.expired)):
-                total[place] += more
-        return [(*pair, count, lag, gone) for pair, (count, lag, gone) in sums.items()]
+            of_pair.setdefault((row.group, row.topic), []).append(row)
+        totals = []
+        for pair, rows in of_pair.items():
+            known = [row.lag or 0 for row in rows if row.state not in UNKNOWN_ENDS]
+            expired = sum(row.expired for row in rows)
+            totals.append((*pair, len(rows), sum(known) if known else None, expired))
+        return totals
 
     def table(self) -> pa.Table:
         """Return the rows with the columns of ``CONSUMER_GROUP_SCHEMA``, the rest as metadata."""

@@ -97,6 +97,14 @@ class TestProgress:
             ("T", 1, 4, None, None, None, 0, "no_queue"),
         ]
 
+    def test_no_total_is_made_of_what_is_not_known(self, tmp_path):
+        """It would say that nothing waits; of known queues it is their sum."""
+        write_queue(tmp_path, 5)
+        commit(tmp_path, T__g={"0": 2, "1": 4}, U__g={"0": 3})
+        assert consumer_progress(tmp_path).totals() == [("g", "T", 2, 3, 0), ("g", "U", 1, None, 0)]
+        write_topics(tmp_path, T=1)
+        assert consumer_progress(tmp_path).totals() == [("g", "T", 2, 3, 0), ("g", "U", 1, 0, 0)]
+
     def test_a_topic_that_was_deleted_counts_nothing(self, tmp_path):
         """The broker does not know it, whether its queues are there or not."""
         write_queue(tmp_path, 5)
