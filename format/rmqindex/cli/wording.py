@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rmqindex.answers.text import in_flags, visible
-from rmqindex.consumequeue.paths import misspelt_topics
+from rmqindex.answers.text import in_flags
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,15 +21,6 @@ _TOO_MANY = re.compile(r"Got unexpected extra arguments? \((?P<got>.*)\)", re.DO
 _OPTION = re.compile(r"--[a-z][a-z-]*")
 _OTHER_COMMAND = re.compile(r"`rmqindex ")
 _CLAUSE_END = "; "
-
-
-def topic_hint(store: str, topics: Sequence[str]) -> str:
-    """Return what is said of topics that a store does not have, but with other case or blanks."""
-    pairs = misspelt_topics(store, topics)
-    return "".join(
-        f"; there is no queue of the topic {visible(topic)}, but of {visible(other)}"
-        for topic, other in pairs
-    )
 
 
 def reworded(error: click.UsageError) -> click.UsageError:

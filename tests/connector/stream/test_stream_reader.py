@@ -427,7 +427,7 @@ def test_options_of_a_stream_are_checked(options, words):
     [
         (DefaultSource, {"path": "/d", "pushdown": "true"}, "not for spark.readStream"),
         (DefaultSource, {"maxEntriesPerTrigger": "5"}, "expected a path"),
-        (MessageSource, {"path": "/d", "endOffset": "5"}, "only for the format|not for"),
+        (MessageSource, {"path": "/d", "endOffset": "5"}, "only for spark.read;"),
     ],
 )
 def test_a_wrong_stream_says_so_when_it_is_asked(source, options, words):

@@ -99,7 +99,7 @@ def test_a_flipped_bit_of_a_key_is_damage_of_the_message(store, field):
     content[content.index(field, OFFSET) + 1] ^= 1
     path.write_bytes(content)
     before = {path.name: path.read_bytes() for path in (store / "index").iterdir()}
-    message = rf"entries in \d+, of messages at offsets {OFFSET} to {OFFSET}, would be lost"
+    message = rf"entr(y|ies) in \d+, of messages at offset {OFFSET}, would be lost"
     with pytest.raises(RmqIndexError, match=message):
         rebuild_index(store, store / "index", replace=True)
     assert {path.name: path.read_bytes() for path in (store / "index").iterdir()} == before

@@ -20,6 +20,7 @@ from rmqindex.answers.messages import (
     followed_answer,
     message_list_answer,
     read_messages,
+    topic_hint,
 )
 from rmqindex.answers.terminal import progress_bar
 from rmqindex.answers.text import complain, complain_of_lacking, complain_of_missing
@@ -39,7 +40,6 @@ from rmqindex.cli.options import (
     zone_option,
 )
 from rmqindex.cli.streams import ensure_output_is_read
-from rmqindex.cli.wording import topic_hint
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.commitlog.selection import newest_messages
 from rmqindex.errors import RmqIndexError

@@ -11,6 +11,7 @@ from urllib.parse import quote
 import click
 
 from rmqindex.answers.answer import NOT_FOUND, Nothing
+from rmqindex.answers.messages import topic_hint
 from rmqindex.answers.terminal import progress_bar
 from rmqindex.answers.text import complain, complain_of_lacking, complain_of_missing
 from rmqindex.answers.writes import export_answer
@@ -27,7 +28,6 @@ from rmqindex.cli.options import (
     zone_option,
 )
 from rmqindex.cli.times import words_of
-from rmqindex.cli.wording import topic_hint
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.errors import RmqIndexError
 from rmqindex.explanation import missing_parts
