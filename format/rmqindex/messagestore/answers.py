@@ -45,6 +45,7 @@ _USAGE_TYPES = {
     "hour": pa.timestamp("ms", "UTC"),
     "message_count": pa.int64(),
     "size": pa.int64(),
+    "entry_count": pa.int64(),
 }
 # The groups that need a column; the others are in every table.
 _USAGE_GROUPS = {"topic": {"topic", "queue"}, "queue_id": {"queue"}, "hour": {"hour"}}

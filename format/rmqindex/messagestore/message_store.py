@@ -20,7 +20,7 @@ from rmqindex.explanation.explain import explain_lookup
 from rmqindex.explanation.reach import missing_beside, uncovered
 from rmqindex.export.entries import EntrySelection, entry_schema, entry_tables
 from rmqindex.export.formats import DEFAULT_COLUMNS
-from rmqindex.export.usage import measure_usage
+from rmqindex.export.usage import GROUPS, measure_usage
 from rmqindex.indexfile.entries import check_mode
 from rmqindex.keys.utf8 import check_topic
 from rmqindex.messagestore.answers import (
@@ -420,7 +420,8 @@ class MessageStore:
 
         Returns:
             Of ``topic``, ``queue_id`` and ``hour`` those asked for, ``message_count``, ``size``
-            (bytes); hours in order, else the largest first; or :class:`rmqindex.query.KeyUsageRow`.
+            (bytes), ``entry_count`` (null where no index can be read); hours in order, else the
+            largest first; or :class:`rmqindex.query.KeyUsageRow`.
             Lost files of the log are told as by :meth:`messages`.
 
         Raises:
@@ -436,9 +437,15 @@ class MessageStore:
             with self._source.opened_log(store) as found:
                 table = key_usage_table(files, found, groups[0], (first, last), limit, mode)
             return table.replace_schema_metadata(incomplete_index(files or (), ()))
+        for name in groups:
+            if name not in GROUPS:
+                known, alone = ", ".join(GROUPS), " or ".join(KEY_GROUPS)
+                raise ValueError(f"by: expected some of {known}, or {alone} alone, got {name!r}")
         with self._source.needed_log() as log:
             missing = missing_beside(self._path, log, self._source.commit_log)
-            usage = measure_usage(log, groups, Selection(begin=first, end=last), mode=mode)
+            chosen = Selection(begin=first, end=last)
+            usage = measure_usage(log, groups, chosen, mode=mode)
+            usage = self._source.with_entries(usage, log, groups, chosen)
         return usage_table(usage, groups, incomplete_log(missing))[:limit]
 
     def consumer_groups(self, group: str | None = None, topic: str | None = None) -> pa.Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -10,9 +11,11 @@ import pyarrow as pa
 
 from rmqindex.commitlog.selection import select_messages
 from rmqindex.commitlog.snapshot import commit_log_of
-from rmqindex.errors import RmqIndexError
+from rmqindex.errors import IncompleteIndexWarning, RmqIndexError
 from rmqindex.export.formats import as_table
-from rmqindex.messagestore.answers import unpacking
+from rmqindex.export.usage import with_entries
+from rmqindex.messagestore.answers import incomplete_index, unpacking
+from rmqindex.query.key_usage import listed_index, store_of
 from rmqindex.store.snapshot import IndexSnapshot
 
 if TYPE_CHECKING:
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from rmqindex.commitlog.log import CommitLog
     from rmqindex.commitlog.selection import Selection
     from rmqindex.commitlog.snapshot import LogArgument
+    from rmqindex.export.usage import Usage
     from rmqindex.indexfile.entries import Mode
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.storage.location import Location
@@ -66,6 +70,21 @@ class StoreSource:
                     "commit_log says where it is"
                 )
             yield log
+
+    def with_entries(
+        self, usage: Usage, log: CommitLog, groups: Sequence[str], selection: Selection
+    ) -> Usage:
+        """Count the entries of messages, too; null where no index can be read."""
+        try:
+            files = listed_index(store_of(self.path), self.layout, self.mode)
+            if files is None:
+                return usage
+            incomplete_index(files, ())
+            return with_entries(usage, files, log, groups, selection)
+        except RmqIndexError as error:
+            text = f"the entries are not counted: {error}"
+            warnings.warn(text, IncompleteIndexWarning, stacklevel=3)
+            return usage
 
     def messages(
         self, selection: Selection, columns: Sequence[str], told: dict[str, str] | None = None

@@ -481,11 +481,31 @@ class TestWhole:
             ("hour", ["hour"]),
         ):
             table = messages.usage(by)
-            assert table.column_names == [*names, "message_count", "size"]
+            assert table.column_names == [*names, "message_count", "size", "entry_count"]
+            assert sum(table["entry_count"].to_pylist()) == 959
             assert sum(table["message_count"].to_pylist()) == 430
             assert sum(table["size"].to_pylist()) == sum(
                 row["decoded"]["store_size"] for row in LOGGED
             )
+
+    def test_usage_counts_messages_where_no_index_can_be_read(self, tmp_path):
+        """And says so, but not of a store that has none."""
+        shutil.copytree(STORE, tmp_path / "store")
+        file = next((tmp_path / "store" / "index").iterdir())
+        file.write_bytes(file.read_bytes()[:50])
+        with pytest.warns(rmqindex.IncompleteIndexWarning, match="entries are not counted: .*50"):
+            table = MessageStore(tmp_path / "store").usage("topic")
+        assert sum(table["message_count"].to_pylist()) == 430
+        assert set(table["entry_count"].to_pylist()) == {None}
+        shutil.rmtree(tmp_path / "store" / "index")
+        assert set(MessageStore(tmp_path / "store").usage()["entry_count"].to_pylist()) == {None}
+
+    def test_what_usage_can_count_by_is_named(self, messages):
+        """Keys and tags alone."""
+        for by, got in (("topics", "topics"), (["key", "topic"], "key")):
+            words = f"expected some of topic, queue, hour, or key or tag alone, got '{got}'"
+            with pytest.raises(ValueError, match=words):
+                messages.usage(by)
 
     def test_a_lost_index_is_rebuilt_in_its_place(self, tmp_path):
         """The store has the same answers as before."""
