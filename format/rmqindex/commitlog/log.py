@@ -5,6 +5,7 @@ RocketMQ: ``CommitLog``, ``MappedFileQueue``, ``MessageDecoder``.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -114,6 +115,10 @@ class CommitLog:
     ) -> None:
         """Close the log."""
         self.close()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle the files that were found and where, not what is open."""
+        return partial(CommitLog, folders=self.folders), (self.files,)
 
     def __repr__(self) -> str:
         """Return where the files are, and which offsets they hold, without opening one."""

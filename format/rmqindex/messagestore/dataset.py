@@ -125,18 +125,18 @@ def _places(file: QueueFile, queue: ConsumeQueue) -> Range:
     return Range(first, first + file.size // queue.unit_size - 1)
 
 
+def _refuse(*_: object) -> NoReturn:
+    raise ValueError(
+        "MessageStore.dataset(): expected a caller of scanner(), to_batches(), to_table() or "
+        "head(), got one that reads files; write dataset.to_table(columns=.., filter=..) first"
+    )
+
+
 class _Refusal:
     """The bytes that Arrow asks for where it goes round :meth:`_StoreDataset.scanner`."""
 
     closed = False
     mode = "rb"
-
-    def _refuse(self, *_: object) -> NoReturn:
-        raise ValueError(
-            "MessageStore.dataset(): expected a caller of scanner(), to_batches(), to_table() or "
-            "head(), got one that reads files; write dataset.to_table(columns=.., filter=..) first"
-        )
-
     read = seek = tell = size = _refuse
 
 
@@ -146,6 +146,9 @@ class _StoreDataset(pds.FileSystemDataset):  # type: ignore[misc]  # PyArrow has
     What Arrow's own classes do with a dataset without asking its methods, as joins and unions, is
     refused by the one file that it has for them.
     """
+
+    # Arrow has no file system for a file of its own, and ends the process where it is asked for.
+    files = filesystem = property(_refuse)
 
     def __init__(self, rows: _Rows, condition: pc.Expression | None = None) -> None:
         """Read rows that meet a condition."""
@@ -184,6 +187,11 @@ class _StoreDataset(pds.FileSystemDataset):  # type: ignore[misc]  # PyArrow has
         reader = self._rows.read(names or self.schema.names[:1], wanted)
         chosen = columns if columns is not None else names
         return pds.Scanner.from_batches(reader, columns=chosen, filter=whole, **options)
+
+    def count_rows(self, filter: pc.Expression | None = None, **options: Any) -> int:  # noqa: A002, ANN401
+        """Return how many rows there are; only what the filter reads is decoded."""
+        count: int = self.scanner([], filter, **options).count_rows()
+        return count
 
     def filter(self, expression: pc.Expression) -> _StoreDataset:
         """Return the rows that also meet another condition."""

@@ -88,9 +88,9 @@ class EntryRows:
         else:
             with self.source.opened_log(store) as log:
                 has_log = log is not None
+                files = self._listed(store)
                 if not has_log and pairs is None and not set(_TEXTS).isdisjoint(names):
                     raise self._unbound(wanted)
-                files = self._listed(store)
                 if log is not None and pairs is not None:
                     lacks = self._lacks(store, files, log, pairs)
         incomplete_index(files, lacks)

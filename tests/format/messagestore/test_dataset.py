@@ -372,6 +372,8 @@ class TestShapes:
             lambda dataset: dataset.join(dataset, "position"),
             lambda dataset: dataset.sort_by("position"),
             lambda dataset: dataset.replace_schema(dataset.schema).to_table(),
+            lambda dataset: dataset.filesystem,
+            lambda dataset: dataset.files,
         ],
     )
     def test_what_goes_round_its_scanner_is_refused(self, messages, use):
@@ -460,6 +462,28 @@ class TestReading:
         assert again.to_table() == dataset.to_table()
         assert again.schema == dataset.schema
 
+    @pytest.mark.parametrize("what", ["entries", "messages"])
+    def test_so_it_can_with_a_log_that_was_given(self, what):
+        """Also while the log is open; the copy opens the files anew."""
+        with rmqindex.CommitLog(STORE) as log:
+            dataset = MessageStore(STORE, commit_log=log).dataset(what).filter(T)
+            found = dataset.to_table()
+            pickled = pickle.dumps(dataset)
+        assert found.num_rows
+        assert pickle.loads(pickled).to_table() == found
+
+    def test_a_count_decodes_what_its_filter_reads(self, large, messages):
+        """No more: neither bodies nor, of entries, any column; so it needs no log."""
+        for what in ("entries", "messages", "queues"):
+            dataset = messages.dataset(what)
+            assert dataset.count_rows(TOPIC == "TopicTest") == dataset.to_table(filter=T).num_rows
+            assert dataset.count_rows() == dataset.to_table().num_rows
+        dataset = MessageStore(large, layout=Layout(50_000, 200_001), commit_log=None).dataset()
+        assert dataset.count_rows() == 400_000
+        assert dataset.count_rows(filter=HASH == 5) == dataset.filter(HASH == 5).count_rows() == 4
+        with pytest.raises(RmqIndexError, match="key not bound"):
+            dataset.count_rows(filter=T)
+
     def test_threads_share_one(self, messages):
         """Each scan is its own."""
         dataset = messages.dataset()
@@ -542,6 +566,13 @@ class TestStates:
             store.lookup("TopicTest", "BB")
         with pytest.warns(IncompleteIndexWarning):
             store.dataset().to_table(filter=T & (KEY == "BB"))
+
+    def test_without_an_index_that_is_what_is_told(self, tmp_path):
+        """Not that a query must bind its keys, which would not help."""
+        shutil.copytree(STORE / "consumequeue", tmp_path / "store" / "consumequeue")
+        for filter_ in (None, T, T & (KEY == "BB")):
+            with pytest.raises(RmqIndexError, match="expected a store with a folder index"):
+                MessageStore(tmp_path / "store").dataset().to_table(filter=filter_)
 
     def test_without_a_log_there_are_no_messages(self):
         """As ``messages`` says it."""
