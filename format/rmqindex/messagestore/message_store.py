@@ -274,7 +274,8 @@ class MessageStore:
         A dataset reads only the columns that are asked for, and of a filter takes what narrows the
         read: keys and hashes become lookups by slot, positions, times, offsets, topics and queues
         leave out files and messages. Arrow applies the whole filter to what was read. Each scan
-        reads the store as it is then, in bounded memory; a dataset can be pickled.
+        reads the store as it is then, in bounded memory: ahead of a slow consumer, Arrow reads up
+        to about 1 GiB. A dataset can be pickled.
 
         Args:
             what: ``entries`` (also of ``topic`` and ``key``), ``messages`` or ``queues``.
