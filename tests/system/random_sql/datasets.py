@@ -144,16 +144,17 @@ class _DuckDB:
 
 class _DataFusion:
     def __init__(self) -> None:
+        import datafusion
+
+        self._session = datafusion.SessionContext
         self._tables: dict[str, Relation] = {}
 
     def load(self, name: str, relation: Relation) -> None:
         self._tables[name] = relation
 
     def ask(self, name: str, question: Question) -> list[tuple[Any, ...]]:
-        import datafusion
-
         side, _, own = name.partition("_")
-        context = datafusion.SessionContext()
+        context = self._session()
         if side == "ours":
             context.register_dataset(name, self._tables[own].dataset)
         elif side == "arrow":
@@ -170,11 +171,13 @@ class _DataFusion:
 
 class _Polars:
     def __init__(self) -> None:
+        import polars as pl
+
+        self._polars = pl
         self._frames: dict[str, Any] = {}
 
     def load(self, name: str, relation: Relation) -> None:
-        import polars as pl
-
+        pl = self._polars
         self._frames[f"ours_{name}"] = pl.scan_pyarrow_dataset(relation.dataset)
         self._frames[f"arrow_{name}"] = pl.scan_pyarrow_dataset(relation.of_arrow)
         self._frames[f"truth_{name}"] = pl.from_arrow(relation.truth).lazy()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 
@@ -43,6 +44,8 @@ def test_random_queries_of_datasets_make_no_difference(engine):
     assert "120 queries in" in done.stdout
     assert "not bound" not in done.stdout
     assert ", 0 different" in done.stdout
+    (answered,) = re.findall(r"^(\d+) answered", done.stdout, re.MULTILINE)
+    assert int(answered) > 80
 
 
 def test_the_decoder_reads_what_rocketmq_wrote(tmp_path, golden):
