@@ -233,7 +233,8 @@ class RoundTrip:
         self._cluster.client.ask("stop")
         await_delivered(self._store)
         self._cluster.kill_broker()
-        self._verify("of the killed broker")
+        # What a start would lose depends on the moment of the kill; kills are judged by starts.
+        self._verify("of the killed broker", foretold="restart_loses")
         own = files_of(self._store / "index")
         _run("rebuild", self._store, "--out", self._work / "rebuilt", *self._rebuild_options())
         self._report.compare(
@@ -377,9 +378,10 @@ class RoundTrip:
             found = {hit.phy_offset for hit in explained.hits}
             self._report.compare("keys explained", wanted[topic, key], found)
 
-    def _verify(self, which: str) -> None:
+    def _verify(self, which: str, foretold: str = "") -> None:
         told = _run("verify", self._store, *self._geometry(), codes=(0, 1))
         errors = [each for each in told["findings"] if each["severity"] == _ERROR]
+        errors = [each for each in errors if each["rule"] != foretold]
         self._report.compare("audits without an error", [], errors)
         rules = sorted({each["rule"] for each in told["findings"]})
         self._report.remarks.append(f"the index {which}: {', '.join(rules) or 'no finding'}")
