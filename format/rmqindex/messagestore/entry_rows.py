@@ -20,6 +20,7 @@ from rmqindex.keys.hashing import index_key_hashes
 from rmqindex.layout.index_file import FIRST_POSITION
 from rmqindex.messagestore.answers import incomplete_index, untagged_keys
 from rmqindex.messagestore.wanted import EVERYTHING
+from rmqindex.query.many_keys import of_equal_hash
 from rmqindex.query.ranks import SearchedFile
 from rmqindex.query.verification import (
     MATCH_CODES,
@@ -176,15 +177,10 @@ class _Search:
         """Return each entry once for each pair of its hash, with the pair's texts."""
         assert self.pairs is not None
         assert self.pair_hashes is not None
-        found = entries.column("key_hash").to_numpy()
-        first = np.searchsorted(self.pair_hashes, found, side="left")
-        count = np.searchsorted(self.pair_hashes, found, side="right") - first
-        row = np.repeat(np.arange(len(found)), count)
-        within = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
-        places = pa.array(first[row] + within)
+        row, place = of_equal_hash(entries.column("key_hash").to_numpy(), self.pair_hashes)
         rows = entries.take(pa.array(row))
         for name, texts in zip(_TEXTS, self.pairs, strict=True):
-            rows = rows.append_column(name, texts.take(places))
+            rows = rows.append_column(name, texts.take(pa.array(place)))
         return rows
 
 

@@ -173,18 +173,30 @@ class _Candidates(NamedTuple):
                 columns = (entries.column(name).to_numpy() for name in _ENTRY_COLUMNS)
                 parts.append(np.stack([np.full(len(entries), number), *columns]))
         file, position, key_hash, phy_offset, time = np.concatenate(parts, axis=1)
-        first = np.searchsorted(by_hash, key_hash, side="left")
-        count = np.searchsorted(by_hash, key_hash, side="right") - first
-        row = np.repeat(np.arange(len(file)), count)
-        within = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
+        row, place = of_equal_hash(key_hash, by_hash)
         return cls(
             file[row],
             position[row].astype(np.int32),
             key_hash[row].astype(np.int32),
             phy_offset[row],
             time[row],
-            order[first[row] + within],
+            order[place],
         )
+
+
+def of_equal_hash(
+    found: NDArray[np.int32] | NDArray[np.int64], ordered: NDArray[np.int32]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Pair each hash that was found with each equal one of those asked for, which are in order.
+
+    Returns:
+        The rows of the found ones, in their order, and the places of those asked for.
+    """
+    first = np.searchsorted(ordered, found, side="left")
+    count = np.searchsorted(ordered, found, side="right") - first
+    row = np.repeat(np.arange(len(found)), count)
+    within = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
+    return row, first[row] + within
 
 
 def _entries(planned: SnapshotFile, wanted: NDArray[np.int32]) -> list[PointEntry] | pa.RecordBatch:
