@@ -435,7 +435,8 @@ class MessageStore:
         if len(groups) == 1 and groups[0] in KEY_GROUPS:
             store = store_of(self._path)
             files = listed_index(store, self._source.layout, mode)
-            with self._source.opened_log(store) as found:
+            source = self._source
+            with source.needed_log() if files is None else source.opened_log(store) as found:
                 table = key_usage_table(files, found, groups[0], (first, last), limit, mode)
             return table.replace_schema_metadata(incomplete_index(files or (), ()))
         for name in groups:

@@ -141,7 +141,8 @@ def measure_keys(
 
     Raises:
         ValueError: Another ``by``, or a limit below 1.
-        RmqIndexError: A file cannot be used, or tags, topics or queues are asked for without a log.
+        RmqIndexError: A file cannot be used, there are neither files nor a log, or tags, topics or
+            queues are asked for without a log.
         CorruptIndexError: An IndexFile is damaged; only ``FAILFAST``.
         CorruptCommitLogError: The log is damaged; only ``FAILFAST``.
     """
@@ -150,6 +151,8 @@ def measure_keys(
     if limit < 1:
         raise ValueError(f"limit: expected at least 1, got {limit}")
     selection = selection or Selection()
+    if log is None and files is None:
+        raise RmqIndexError("usage: expected IndexFiles or a CommitLog, got neither")
     if log is None and (by == "tag" or selection.topics or selection.queue_ids or selection.tags):
         raise RmqIndexError(
             "tags, topics and queues: expected a CommitLog, which has them, found none beside the "
@@ -283,7 +286,7 @@ class _Count:
 
     def hottest(self, limit: int) -> Frequent:
         """Return the hashes with the highest counts, these, and how many entries there are."""
-        if self.files and self.by == "key":
+        if self.by == "key" and (self.files or self.log is None):
             return most_frequent(self._entry_hashes, limit)
         hashes, counts, _ = most_frequent(self._message_hashes, limit)
         if self.entry_count is None:  # it is the same for every limit

@@ -235,6 +235,17 @@ class TestWhatIsAsked:
             measured(root, layout=LAYOUT)
         assert pairs(measured(root, layout=LAYOUT, mode="DROPMALFORMED")) == [("T", "k", 4)]
 
+    def test_an_empty_index_without_a_log_has_no_keys(self, tmp_path):
+        """A broker that has just begun."""
+        (tmp_path / "index").mkdir()
+        (tmp_path / "checkpoint").write_bytes(bytes(4096))
+        assert pairs(measured(tmp_path, log=False)) == []
+
+    def test_neither_an_index_nor_a_log_is_refused(self, tmp_path):
+        """Nothing was counted."""
+        with pytest.raises(RmqIndexError, match="expected IndexFiles or a CommitLog, got neither"):
+            measured(tmp_path, log=False, index=False)
+
 
 class TestMostFrequent:
     """Any number of hashes in bounded memory."""
