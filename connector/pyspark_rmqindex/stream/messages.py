@@ -156,12 +156,8 @@ class MessageStreamReader(CheckpointedReader, SupportsTriggerAvailableNow):
                 mode=self._options.mode,
                 on_malformed=self._warn,
             )
-            if progress.unproved:
-                self._warn(
-                    f"{store}: the message at offset {progress.end}, the CommitLog's last, waits: "
-                    "bytes of it seem to be missing, and no file lock in the store tells whether a "
-                    "broker is still writing it. It is read once another one follows"
-                )
+            if progress.wait is not None:
+                self._warn(f"{store}: {progress.wait}")
             if progress.end > begin.offset:
                 offsets[store] = LogOffset(progress.end, progress.last)
         return offsets_to_json(offsets)

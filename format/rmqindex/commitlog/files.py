@@ -36,7 +36,7 @@ from rmqindex.store.contents import refuse_other_log
 from rmqindex.store.dledger import dledger_data, entry_head_of
 from rmqindex.store.store import root_of
 from rmqindex.store.surroundings import ensure_may_be_empty
-from rmqindex.transaction.broker_lock import BrokerLock
+from rmqindex.transaction.broker_lock import BrokerLock, BrokerState
 from rmqindex.transaction.directories import (
     FileEntry,
     directory_entries,
@@ -273,11 +273,15 @@ class OpenFiles:
     def is_held(self) -> bool | None:
         """Return whether a broker runs on a store that one of the files is in.
 
-        None where no store has the lock of a broker, or one that can be read: nothing is proved.
+        None where nothing is proved: no store has the lock of a broker, or one that can be asked,
+        or it is free and the broker did not stop cleanly. Such a broker was killed, or runs where
+        its lock is not seen, as behind a network mount.
         """
-        roots = {root_of(file.path.parent).local for file in self.files}
-        lock = BrokerLock(tuple(root for root in roots if root))
-        return lock.broker is not None if lock.is_told else None
+        found = {root_of(file.path.parent).local for file in self.files}
+        roots = tuple(root for root in found if root)
+        lock = BrokerLock(roots)
+        proofs = {BrokerState.RUNNING: True, BrokerState.STOPPED: False}
+        return proofs.get(lock.state) if lock.is_told else None
 
     def source(self, file: LogFile) -> ByteSource:
         """Return one of the files, which stays open until the log is closed."""

@@ -66,6 +66,17 @@ class Progress:
     last: LogMark | None
     unproved: bool = False
 
+    @property
+    def wait(self) -> str | None:
+        """The sentence about a record that is unproved; None where there is none."""
+        return (
+            f"the message at offset {self.end}, the CommitLog's last, waits: bytes of it seem to "
+            "be missing, and nothing in the store proves that no broker is still writing it. It "
+            "comes once another one follows"
+            if self.unproved
+            else None
+        )
+
 
 def follow(
     log: CommitLog,

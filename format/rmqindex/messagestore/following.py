@@ -141,13 +141,7 @@ class Follower:
             self._at = progress.end
             self._last = progress.last or self._last
             self._prove(log)
-        self._wait_for(
-            f"the message at offset {progress.end}, the CommitLog's last, waits: bytes of it seem "
-            "to be missing, and no file lock in the store tells whether a broker is still writing "
-            "it. It comes once another one follows"
-            if progress.unproved
-            else None
-        )
+        self._wait_for(progress.wait)
 
     def _wait_for(self, what: str | None) -> None:
         if what is not None and what != self._waits_for:

@@ -183,6 +183,25 @@ def test_a_record_is_taken_as_it_is_where_no_broker_runs(tmp_path, fields):
     assert (found.end, found.unproved) == (log.end, False)
 
 
+def test_a_record_in_doubt_waits_where_a_lock_may_not_be_seen(tmp_path):
+    """Behind a network mount a broker that runs looks as one that was killed."""
+    for name in ("lock", "abort"):
+        (tmp_path / name).touch()
+    log = Log(FILE_SIZE)
+    log.append(Message(store_timestamp=NOW))
+    whole = Message(store_timestamp=NOW + 1, body=b"body", properties=b"KEYS\1key\2")
+    log.append(whole)
+    folder = tmp_path / "commitlog"
+    data = bytearray(log.files[0])
+    stop = log.end
+    data[stop - 5 : stop] = bytes(5)
+    found = written(log, folder)
+    (folder / f"{0:020d}").write_bytes(data)
+    assert follow(found, 0).end == log.offsets[1]
+    (folder / f"{0:020d}").write_bytes(log.files[0])
+    assert follow(found, 0).end == stop
+
+
 def test_what_an_earlier_life_of_the_log_left_is_its_end(log, tmp_path):
     """Older records behind a torn one are no damage."""
     opened = written(log, tmp_path)
