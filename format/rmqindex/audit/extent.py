@@ -26,7 +26,6 @@ from rmqindex.layout.store import CHECKPOINT_NAME, INDEX_FOLDER
 from rmqindex.store.checkpoint import DISPATCHED_OFFSET, StoreCheckpoint
 from rmqindex.store.store import index_entries, root_of
 from rmqindex.transaction.broker_lock import BrokerLock, BrokerState
-from rmqindex.transaction.directories import exists
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -51,28 +50,20 @@ _MOST_RECOVERED = 10
 _COLUMNS = ("topic", "uniq_key", "keys", "sys_flag", "phy_offset", "store_timestamp")
 
 
-def broker_of(directory: Location) -> BrokerState | None:
-    """Return what is known of the broker of an index: a running one has messages to index.
-
-    None for a directory that is no broker's, such as a copy of an index or one in an object store.
-    """
-    local = directory.local
-    if local is None or directory.absolute.name != INDEX_FOLDER:
-        return None
-    lock = BrokerLock.around(local)
+def broker_of(directory: Location) -> BrokerState:
+    """Return the state of an index's broker; running, too, where it may run or rmqindex writes."""
+    if directory.absolute.name != INDEX_FOLDER:
+        return BrokerState.NONE
+    lock = BrokerLock.around(directory)
     state = lock.state
-    if state.may_run or lock.writer is not None:
-        return BrokerState.RUNNING
-    if state is BrokerState.CRASHED:
-        return state
-    return state if exists(directory.parent.child(CHECKPOINT_NAME)) else None
+    return BrokerState.RUNNING if state.may_run or lock.writer is not None else state
 
 
-def _end_rule(seconds: int, broker: BrokerState | None) -> str:
+def _end_rule(seconds: int, broker: BrokerState) -> str:
     """Return the rule for messages without entries, so many seconds older than the newest."""
     if seconds > LONGEST_LAG or broker in (BrokerState.CRASHED, BrokerState.STOPPED):
         return "index_ends_early"
-    return "index_behind" if broker is None else "index_lags"
+    return "index_behind" if broker is BrokerState.NONE else "index_lags"
 
 
 def recovered_from(checkpoint: StoreCheckpoint, root: Path, log: CommitLog) -> int:
@@ -98,7 +89,7 @@ def recovered_from(checkpoint: StoreCheckpoint, root: Path, log: CommitLog) -> i
 
 
 def is_indexed_by_a_start(
-    directory: Location, log: CommitLog, offset: int, broker: BrokerState | None
+    directory: Location, log: CommitLog, offset: int, broker: BrokerState
 ) -> bool:
     """Return whether a broker that was killed indexes a message, and what follows, when it starts.
 
@@ -139,9 +130,7 @@ def log_start(log: CommitLog, since: int | None) -> int:
     return 0
 
 
-def audit_missing(
-    directory: str, log: CommitLog, findings: Findings, broker: BrokerState | None
-) -> None:
+def audit_missing(directory: str, log: CommitLog, findings: Findings, broker: BrokerState) -> None:
     """Check that a log beside an index without entries is whole, and has no message with keys."""
     # As a rebuild does, which leaves out what DLedger's group is not known to have agreed on.
     stop = log.agreed_stop(log.max_offset)
@@ -225,7 +214,7 @@ class LogRange:
 class MissingRun:
     """A run of consecutive messages without entries, reported as one finding."""
 
-    def __init__(self, path: str, findings: Findings, broker: BrokerState | None) -> None:
+    def __init__(self, path: str, findings: Findings, broker: BrokerState) -> None:
         """Begin without messages."""
         self.path = path
         self._findings = findings

@@ -238,7 +238,7 @@ def plan_audit(
     return units
 
 
-def _listed_files(log: CommitLog, broker: BrokerState | None) -> tuple[LogFile, ...]:
+def _listed_files(log: CommitLog, broker: BrokerState) -> tuple[LogFile, ...]:
     """Return the files of a log, which has the messages of all entries that were counted."""
     if broker is not BrokerState.RUNNING:
         return marked_files(log)

@@ -132,7 +132,7 @@ def audit_name_times(
 def audit_state(
     directory: str,
     members: Sequence[Member],
-    broker: BrokerState | None,
+    broker: BrokerState,
     log: CommitLog | None,
     findings: Findings,
 ) -> None:
@@ -284,7 +284,7 @@ def _audit_checkpoint(
     path: Path,
     checkpoint: StoreCheckpoint,
     members: Sequence[Member],
-    broker: BrokerState | None,
+    broker: BrokerState,
     findings: Findings,
 ) -> None:
     if not path.is_file():

@@ -168,7 +168,7 @@ class StoreUnit:
     directory: Location
     members: tuple[Member, ...]
     log_files: tuple[LogFile, ...] | None
-    broker: BrokerState | None = None
+    broker: BrokerState = BrokerState.NONE
     log_folders: tuple[Location, ...] = ()
 
     @property
@@ -210,7 +210,7 @@ class AuditUnit:
     log_files: tuple[LogFile, ...] | None
     mark: FileMark | None = None
     since: int | None = None
-    broker: BrokerState | None = None
+    broker: BrokerState = BrokerState.NONE
     count: int = 0
     log_folders: tuple[Location, ...] = ()
 

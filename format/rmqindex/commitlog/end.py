@@ -42,6 +42,7 @@ from rmqindex.record.index_keys import IndexKeys
 from rmqindex.record.records import Fault, parse_records, store_timestamp_of
 from rmqindex.storage.location import Location
 from rmqindex.store.store import root_of
+from rmqindex.transaction.broker_lock import BrokerState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -330,8 +331,8 @@ class LogTail:
         )
 
     def _may_be_held(self) -> bool:
-        held = self._files.is_held()
-        return self._waits if held is None else held
+        broker = self._files.broker()
+        return self._waits if broker is BrokerState.UNKNOWN else broker.may_run
 
     def _is_far(self) -> bool:
         """Return whether the oldest block is further from the newest record than one copy."""

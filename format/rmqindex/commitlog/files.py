@@ -270,18 +270,17 @@ class OpenFiles:
                 folders += [data] if data is not None and entries_or_none(data) else []
         return OpenFiles(find_files(folders), folders)
 
-    def is_held(self) -> bool | None:
-        """Return whether a broker runs on a store that one of the files is in.
+    def broker(self) -> BrokerState:
+        """Return the state of the broker of the stores that the files are in.
 
-        None where nothing is proved: no store has the lock of a broker, or one that can be asked,
-        or it is free and the broker did not stop cleanly. Such a broker was killed, or runs where
-        its lock is not seen, as behind a network mount.
+        Unknown, too, where nothing proves it: no store has a lock, or the lock is free and the
+        broker did not stop cleanly. Such a broker was killed, or runs where its lock is not seen,
+        as behind a network mount.
         """
         found = {root_of(file.path.parent).local for file in self.files}
-        roots = tuple(root for root in found if root)
-        lock = BrokerLock(roots)
-        proofs = {BrokerState.RUNNING: True, BrokerState.STOPPED: False}
-        return proofs.get(lock.state) if lock.is_told else None
+        lock = BrokerLock(tuple(root for root in found if root))
+        state = lock.state if lock.is_told else BrokerState.UNKNOWN
+        return BrokerState.UNKNOWN if state is BrokerState.CRASHED else state
 
     def source(self, file: LogFile) -> ByteSource:
         """Return one of the files, which stays open until the log is closed."""

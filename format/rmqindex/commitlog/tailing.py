@@ -34,6 +34,7 @@ from rmqindex.commitlog.walk import EndKind, end_at, find_record, frame_of, reco
 from rmqindex.errors import CorruptCommitLogError, RmqIndexError
 from rmqindex.indexfile.fingerprint import checksum_of
 from rmqindex.record.records import Fault, store_timestamp_of
+from rmqindex.transaction.broker_lock import BrokerState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -294,7 +295,7 @@ class _Following:
         return frames_of(file)
 
     def _note_wait(self, tail: LogTail) -> None:
-        self.is_unproved = tail.start is not None and self._files.is_held() is None
+        self.is_unproved = tail.start is not None and self._files.broker() is BrokerState.UNKNOWN
 
     def _pass(self, records: Records) -> bool:
         """Accept as many whole records as the limits allow; return whether these were all."""

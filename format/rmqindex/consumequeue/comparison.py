@@ -70,7 +70,7 @@ def compare_queues(
     root: Path,
     log: CommitLog,
     findings: FindingCollector,
-    broker: BrokerState | None,
+    broker: BrokerState,
     start: int = 0,
 ) -> None:
     """Compare the ConsumeQueues of a local store with its log.
@@ -95,7 +95,7 @@ def compare_queues(
     queues = [queue for queue in old.queues if queue.files]
     if not queues:
         # What is no broker's store may never have had queues.
-        if broker is not None and log.max_offset > log.min_offset:
+        if broker is not BrokerState.NONE and log.max_offset > log.min_offset:
             expected = f"units of the messages from {log.min_offset} to {log.max_offset}"
             findings.add(str(root / QUEUE_FOLDER), "queues_missing", None, expected, "no queues")
         return
@@ -157,7 +157,7 @@ class _Audit:
         queues: list[ConsumeQueue],
         log: CommitLog,
         findings: FindingCollector,
-        broker: BrokerState | None,
+        broker: BrokerState,
         start: int,
     ) -> None:
         self._root = root

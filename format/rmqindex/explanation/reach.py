@@ -258,7 +258,7 @@ class _Ends:
     @cached_property
     def _broker(self) -> BrokerState:
         roots = tuple(root.local for root in self._roots if root.local is not None)
-        return BrokerLock(roots).state if roots else BrokerState.UNKNOWN
+        return BrokerLock(roots).state
 
     @property
     def _latest(self) -> int:

@@ -56,14 +56,17 @@ class BrokerState(enum.Enum):
         RUNNING: A broker runs on the store: it holds the lock.
         CRASHED: None runs, and the last one did not stop cleanly: the file ``abort`` is there, the
             lock is free.
-        STOPPED: None runs, and the last one, if any, stopped cleanly.
+        STOPPED: None runs, and the last one stopped cleanly: it left a checkpoint.
         UNKNOWN: The lock cannot be asked, so that a broker may run.
+        NONE: Nothing tells of a broker, as in a copy of an index or in an object store, in which
+            no broker writes.
     """
 
     RUNNING = "running"
     CRASHED = "crashed"
     STOPPED = "stopped"
     UNKNOWN = "unknown"
+    NONE = "none"
 
     @property
     def may_run(self) -> bool:
@@ -115,13 +118,13 @@ class BrokerLock:
 
     @property
     def state(self) -> BrokerState:
-        """Whether a broker runs, crashed or stopped."""
+        """What is known of the broker: the one judgement of it."""
         if self.broker is not None:
             return BrokerState.RUNNING
         if self.fault is not None:
             return BrokerState.UNKNOWN
-        if not any(os.path.lexists(root / ABORT_NAME) for root in self.roots):
-            return BrokerState.STOPPED
+        if not self._has(ABORT_NAME):
+            return BrokerState.STOPPED if self._has(CHECKPOINT_NAME) else BrokerState.NONE
         # A broker makes abort once it has the lock: it may have started in between.
         return BrokerState.CRASHED if self.broker is None else BrokerState.RUNNING
 
@@ -191,6 +194,9 @@ class BrokerLock:
             hold.close()
             raise
         return hold
+
+    def _has(self, name: str) -> bool:
+        return any(os.path.lexists(root / name) for root in self.roots)
 
     def _holders(self) -> Iterator[_Holder]:
         return (answer for _, answer in self._answers() if isinstance(answer, _Holder))

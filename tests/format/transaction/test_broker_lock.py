@@ -50,6 +50,7 @@ def store(tmp_path):
     """A store that was stopped cleanly."""
     (tmp_path / "store" / "index").mkdir(parents=True)
     (tmp_path / "store" / "lock").write_bytes(b"lock")
+    (tmp_path / "store" / "checkpoint").touch()
     return tmp_path / "store"
 
 
@@ -89,7 +90,7 @@ def unreadable(request, monkeypatch):
 
 
 class TestState:
-    """Three answers, or none."""
+    """One judgement of a store's broker."""
 
     def test_a_broker_runs_while_the_lock_is_held(self, store):
         """Whether or not ``abort`` is there; the process is named, and its end is noticed."""
@@ -105,11 +106,13 @@ class TestState:
         (store / "abort").write_text("4711")
         assert BrokerLock.of(store).state is BrokerState.CRASHED
 
-    def test_a_store_is_stopped_where_the_lock_file_alone_is_there(self, store):
-        """The broker leaves it; a store without one never had a broker here."""
+    def test_a_store_is_stopped_where_a_broker_left_its_checkpoint_alone(self, store):
+        """A folder without one is a copy, of which no broker is known."""
         assert BrokerLock.of(store).state is BrokerState.STOPPED
         (store / "lock").unlink()
         assert BrokerLock.of(store).state is BrokerState.STOPPED
+        (store / "checkpoint").unlink()
+        assert BrokerLock.of(store).state is BrokerState.NONE
 
     @pytest.mark.parametrize("abort", [False, True])
     def test_a_lock_that_cannot_be_read_gives_none(self, store, unreadable, abort):
@@ -186,7 +189,7 @@ class TestState:
     def test_an_object_store_has_no_lock(self):
         """No broker writes there."""
         lock = BrokerLock.around("s3://bucket/store/index")
-        assert (lock.roots, lock.state) == ((), BrokerState.STOPPED)
+        assert (lock.roots, lock.state) == ((), BrokerState.NONE)
 
     def test_asking_changes_nothing(self, store):
         """A broker may start at the very moment."""
@@ -288,7 +291,8 @@ class TestHold:
     @pytest.mark.parametrize("name", [None, "checkpoint/"])
     def test_a_directory_that_is_no_store_gets_none(self, store, name):
         """An index directory alone, and one with the checkpoints of Spark."""
-        (store / "lock").unlink()
+        for left in ("lock", "checkpoint"):
+            (store / left).unlink()
         if name:
             (store / name).mkdir()
         with BrokerLock.of(store).hold():
