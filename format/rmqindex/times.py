@@ -54,7 +54,8 @@ _ISO_TIMESTAMP = re.compile(
 _ISO_WEEK = re.compile(r"\d{4}-?W\d\d", re.ASCII)
 _EXPECTED = (
     "epoch milliseconds or a timestamp such as 2024-01-31 12:30:00.250, with or without a zone "
-    "(Z, +08:00, Asia/Shanghai), or now, today, yesterday, or an age such as -2h (s, m, h, d, w)"
+    "(Z, +08:00, Asia/Shanghai), or now, today, yesterday 14:00, or an age such as -2h (s, m, h, "
+    "d, w)"
 )
 # Numbers that as seconds, microseconds or nanoseconds are of the years 2001 to 2099, and as
 # milliseconds are of 1970, or far in the future, when nobody stored a message; and by what such a
@@ -75,6 +76,7 @@ _UTC_NAMES = frozenset({"", "UTC", "UCT", "Universal", "Zulu", "GMT"})
 _POSIX_RULE = re.compile(r"(?:[A-Za-z]{3,}|<[A-Za-z0-9+-]{3,}>)[+-]?\d")
 _LOCAL_TIME = "local time"
 _DAYS = {"yesterday": -1, "today": 0}
+_RELATIVE_DAY = re.compile("|".join(_DAYS), re.IGNORECASE)
 _DAY_NAMES = {-1: "yesterday", 0: "today", 1: "tomorrow"}
 _AGE = re.compile(r"(?P<past>(?:now\s*)?-\s*)?(?P<count>[0-9]+)(?P<unit>[smhdw])", re.IGNORECASE)
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
@@ -253,6 +255,11 @@ class LocalTime:
         return str(_EPOCH.replace(tzinfo=None) + timedelta(microseconds=self.micros))
 
     @property
+    def time_of_day(self) -> str:
+        """What of a time is not part of :attr:`wall_time`."""
+        return ""
+
+    @property
     def earliest(self) -> int:
         """Microseconds since the epoch that no zone's reading comes before."""
         return self.micros - _WIDEST_OFFSET - self.less
@@ -265,26 +272,33 @@ class LocalTime:
 
 @dataclass(frozen=True, slots=True)
 class _RelativeDay(LocalTime):
-    """A day counted from the one that it is now, which differs between zones.
+    """A day counted from the one that it is now, which differs between zones, or a time of it.
 
     Attributes:
         micros: Now.
         days: How many days later it begins.
+        of_day: The time of the day.
     """
 
     days: int = 0
+    of_day: time = time()
 
     def in_zone(self, zone: str | tzinfo) -> int:
-        """Return the microseconds at which the day begins in a zone, clock changes minded."""
+        """Return the microseconds of the time in a zone, clock changes minded."""
         info = zone_of(zone)
         now = (_EPOCH + timedelta(microseconds=self.micros)).astimezone(info)
         day = now.date() + timedelta(days=self.days)
-        return microseconds_of(datetime.combine(day, time(), info)) - self.less
+        return microseconds_of(datetime.combine(day, self.of_day, info)) - self.less
 
     @property
     def wall_time(self) -> str:
         """The name of the day."""
         return _DAY_NAMES[self.days]
+
+    @property
+    def time_of_day(self) -> str:
+        """The time of the day; empty for its first moment."""
+        return str(self.of_day) if self.of_day != time() else ""
 
     @property
     def earliest(self) -> int:
@@ -294,7 +308,7 @@ class _RelativeDay(LocalTime):
     @property
     def latest(self) -> int:
         """Microseconds since the epoch that no zone's reading comes after."""
-        return self.micros + self.days * _DAY + _WIDEST_OFFSET
+        return self.micros + (self.days + 1) * _DAY + _WIDEST_OFFSET
 
 
 def moment_now() -> int:
@@ -320,8 +334,9 @@ def parse_time(text: str, now: int | None = None, *, is_end: bool = False) -> in
     """Parse a time as people give it, to epoch microseconds, or a local time without a zone.
 
     Args:
-        text: Epoch milliseconds, a timestamp, ``now``, ``today``, ``yesterday``, or an age such as
-            ``-2h`` or ``now-2h``: in seconds, minutes, hours, days of 24 hours, or weeks.
+        text: Epoch milliseconds, a timestamp, ``now``, ``today`` or ``yesterday``, also with a time
+            of day as in ``yesterday 14:00``, or an age such as ``-2h`` or ``now-2h``: in seconds,
+            minutes, hours, days of 24 hours, or weeks.
         now: What relative times are counted from, epoch microseconds; None to ask the clock.
         is_end: Whether it ends a range, of which it is part: then a day, or a month, that is given
             without a time of day stands for its last moment, else for its first.
@@ -348,20 +363,22 @@ def parse_time(text: str, now: int | None = None, *, is_end: bool = False) -> in
 def is_relative(text: str) -> bool:
     """Return whether a text stands for another time at another moment."""
     word = text.strip().lower()
-    return word == "now" or is_day(word) or _AGE.fullmatch(word) is not None
+    return (
+        word == "now" or _AGE.fullmatch(word) is not None or _RELATIVE_DAY.match(word) is not None
+    )
 
 
 def is_day(text: str) -> bool:
-    """Return whether a text is a day that is counted from today, which depends on the zone."""
-    return text.strip().lower() in _DAYS
+    """Return whether a text, or the day that it names, is counted from today in a range's zone."""
+    word = text.strip()
+    is_named = _RELATIVE_DAY.match(word) is not None
+    return is_named and isinstance(_spark_timestamp(word, 0, is_end=False), LocalTime)
 
 
-def _relative(text: str, now: int, is_end: bool) -> int | LocalTime | None:
+def _relative(text: str, now: int, _is_end: bool) -> int | None:
     word = text.lower()
     if word == "now":
         return now
-    if word in _DAYS:
-        return _RelativeDay(text, now, int(is_end), _DAYS[word] + is_end)
     age = _AGE.fullmatch(word)
     if age is None:
         return None
@@ -379,8 +396,12 @@ def _before(now: int, age: re.Match[str]) -> int:
     return now - int(age["count"]) * seconds * 1_000_000
 
 
-def _spark_timestamp(text: str, _now: int, is_end: bool) -> int | LocalTime | None:
-    match = _SPARK_TIMESTAMP.fullmatch(text)
+def _spark_timestamp(text: str, now: int, is_end: bool) -> int | LocalTime | None:
+    named = _RELATIVE_DAY.match(text)
+    # What follows the name of a day is what follows a date.
+    match = _SPARK_TIMESTAMP.fullmatch(
+        text if named is None else f"1970-01-01{text[named.end() :]}"
+    )
     if match is None:
         return None
     parts = match.groupdict()
@@ -397,7 +418,10 @@ def _spark_timestamp(text: str, _now: int, is_end: bool) -> int | LocalTime | No
         days = 0
         if is_end and parts["hour"] is None:
             days = 1 if parts["day"] else monthrange(naive.year, naive.month)[1]
-        local = _local_time(text, naive, days)
+        if named is None:
+            local = _local_time(text, naive, days)
+        else:
+            local = _RelativeDay(text, now, days, _DAYS[named[0].lower()] + days, naive.time())
         return local if parts["zone"] is None else local.in_zone(parts["zone"])
     except ValueError:
         return None

@@ -78,6 +78,39 @@ def test_today_begins_at_midnight_of_the_zone(zone, today):
 
 
 @pytest.mark.parametrize(
+    ("text", "zone", "moment"),
+    [
+        ("yesterday 14:00", "UTC", "2026-11-24 14:00:00"),
+        ("Yesterday 9:5", "UTC", "2026-11-24 09:05:00"),
+        ("todayT09:30:15.25", "UTC", "2026-11-25 09:30:15.250000"),
+        ("today 09:30", "Asia/Shanghai", "2026-11-25 01:30:00"),
+        ("yesterday 14:00 Asia/Shanghai", "America/New_York", "2026-11-24 06:00:00"),
+        ("yesterday +14:00", "UTC", "2026-11-24 10:00:00"),
+    ],
+)
+def test_a_day_counted_from_today_takes_a_time_of_day(text, zone, moment):
+    """As a date does, and a zone of its own; as the end of a range it is that moment."""
+    assert placed(text, zone) == moment
+    if ":" in text.partition("+")[0]:
+        assert placed(text, zone, is_end=True) == moment
+    assert is_relative(text)
+
+
+@pytest.mark.parametrize("text", ["yesterday 14", "today 25:00", "today 9:30 pm", "yesterday14:00"])
+def test_what_is_no_time_of_day_is_refused(text):
+    """With what is expected."""
+    with pytest.raises(ValueError, match=r"yesterday 14:00, .* got "):
+        parse_micros(text, UTC, NOW)
+
+
+def test_a_time_that_a_clock_change_skips_moves_forward():
+    """As that of a date does."""
+    now = at("2026-03-30 12:00Z")
+    assert placed("yesterday 02:30", "Europe/Berlin", now) == "2026-03-29 01:30:00"
+    assert placed("2026-03-29 02:30", "Europe/Berlin", now) == "2026-03-29 01:30:00"
+
+
+@pytest.mark.parametrize(
     ("text", "last"),
     [
         ("yesterday", "2026-11-24 23:59:59.999999"),
@@ -128,11 +161,11 @@ def test_a_day_of_a_clock_change_has_all_of_its_hours(zone, day, hours):
 
 def test_a_day_whose_zone_is_not_known_yet_waits_for_it():
     """It travels to the task that knows it; no zone's reading lies outside the slack."""
-    for text in ("today", "yesterday", "2026-11-24"):
+    for text in ("today", "yesterday", "2026-11-24", "yesterday 23:59", "today 0:01"):
         for is_end in (False, True):
             time = pickle.loads(pickle.dumps(parse_time(text, NOW, is_end=is_end)))
             assert isinstance(time, LocalTime)
-            assert time.less == is_end
+            assert time.less == (is_end and ":" not in text)
             for zone in ("-18:00", "+18:00", "Pacific/Kiritimati", "Europe/Berlin"):
                 assert time.earliest < time.in_zone(zone) < time.latest
 

@@ -269,8 +269,9 @@ class RecordOptions(ZoneOption, InputOptions, PlanOptions):
         "anything else is a timestamp as Spark's CAST reads it or as ISO 8601 has it, in the "
         "session's time zone unless it names one: of a local time that occurs twice the first is "
         "meant, and one that a clock change skips moves forward by as much. `now`, `today`, "
-        "`yesterday` and ages such as `-2h` (`s`, `m`, `h`, `d` of 24 hours, `w`) are counted from "
-        "the moment at which a query, or a stream, is planned. The command line takes the same.",
+        "`yesterday`, `yesterday 14:00` and ages such as `-2h` (`s`, `m`, `h`, `d` of 24 hours, "
+        "`w`) are counted from the moment at which a query, or a stream, is planned. The command "
+        "line takes the same.",
         default_doc="no lower bound",
     )
     end_timestamp: int | LocalTime | None = option(

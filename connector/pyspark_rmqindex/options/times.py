@@ -83,12 +83,19 @@ def sql_times(given: Mapping[str, str]) -> dict[str, str]:
         if isinstance(time, LocalTime) and zone is not None:
             time = time.in_zone(zone)
         if isinstance(time, LocalTime):
-            less = " - INTERVAL '0.001' SECOND" if time.less else ""
-            arguments[argument] = f"TIMESTAMP '{time.wall_time}'{less}"
+            arguments[argument] = _literal(time)
         else:
             milliseconds = to_milliseconds(time, up=argument == "begin")
             arguments[argument] = f"timestamp_millis({milliseconds})"
     return arguments
+
+
+def _literal(time: LocalTime) -> str:
+    """Write a local time in SQL, which has names for days and none for times of such a day."""
+    named = f"TIMESTAMP '{time.wall_time}'"
+    if time.time_of_day:
+        return f"CAST(CONCAT(CAST({named} AS DATE), ' {time.time_of_day}') AS TIMESTAMP)"
+    return named + (" - INTERVAL '0.001' SECOND" if time.less else "")
 
 
 def time_texts(options: RecordOptions) -> tuple[str, ...]:

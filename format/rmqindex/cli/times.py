@@ -28,8 +28,9 @@ _BEGIN = click.Option(
     ["--begin"],
     metavar="TIME",
     help="Only messages stored at this time or later: epoch milliseconds, ISO 8601 in the time "
-    "zone of --time-zone, now, today, yesterday, or an age such as -2h. Of a local time that "
-    "occurs twice, the first is meant; one that a clock change skips moves forward by as much.",
+    "zone of --time-zone, now, yesterday, 'today 9:30', or an age such as -2h. Of a local time "
+    "that occurs twice, the first is meant; one that a clock change skips moves forward by as "
+    "much.",
 )
 _SINCE = click.Option(
     ["--since"],

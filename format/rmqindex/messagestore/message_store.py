@@ -76,8 +76,8 @@ class MessageStore:
     Nothing stays open between two calls, and each call sees the store as it is then; of IndexFiles
     that are full and unchanged, a lookup keeps the headers.
     Times are given as epoch milliseconds, as ``datetime``, as text such as ``2024-01-31 12:30``,
-    ``yesterday`` or ``-2h``, or as a ``timedelta`` for how long ago. Both bounds are inclusive: a
-    day as the end stands for all of it.
+    ``yesterday 9:30`` or ``-2h``, or as a ``timedelta`` for how long ago. Both bounds are
+    inclusive: a day as the end stands for all of it.
 
     Example:
         >>> from rmqindex import MessageStore, sample_store

@@ -114,6 +114,9 @@ def test_a_range_of_times_is_written_for_sql():
         "begin": "TIMESTAMP 'yesterday'",
         "end": "TIMESTAMP 'tomorrow' - INTERVAL '0.001' SECOND",
     }
+    assert sql_times({"beginTimestamp": "yesterday 14:00"}) == {
+        "begin": "CAST(CONCAT(CAST(TIMESTAMP 'yesterday' AS DATE), ' 14:00:00') AS TIMESTAMP)",
+    }
     zoned = {"endTimestamp": "2023-11-14", "timeZone": "UTC"}
     assert sql_times(zoned) == {"end": "timestamp_millis(1700006399999)"}
 
