@@ -129,7 +129,8 @@ share: $(VENV)/.dev
 	$(BIN)/rmqindex --completion zsh > docs/share/zsh/site-functions/_rmqindex
 	$(BIN)/rmqindex --completion fish > docs/share/fish/vendor_completions.d/rmqindex.fish
 
-## make wheel    build the wheel and the source distribution into dist/
+## make wheel    build the wheel and the source distribution into dist/, the same bytes for a commit
+wheel: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 1580601600)
 wheel: share
 	@rm -rf dist
 	$(BIN)/python -m build --quiet

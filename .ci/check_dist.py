@@ -1,15 +1,18 @@
 """Check what is in the built distributions: ``python .ci/check_dist.py dist``.
 
 The wheel holds the packages, their type markers, the whole sample store, the manual page, the
-completion of shells and the licence, and nothing else; the source distribution holds what the
-project's own tests and documents need.
+completion of shells, the licence and the bill of materials, and nothing else; the source
+distribution holds what the project's own tests and documents need.
 """
 
 from __future__ import annotations
 
+import json
+import re
 import sys
 import tarfile
 import zipfile
+from email import message_from_bytes
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -69,6 +72,25 @@ def wheel_problems(wheel: Path, tree: Path) -> list[str]:
         problems.append(f"the sample store has not its five IndexFiles: {store}")
     if not any(name.endswith("licenses/LICENSE") for name in metadata):
         problems.append("missing: LICENSE")
+    return problems + bill_problems({name: found[name] for name in metadata})
+
+
+def bill_problems(metadata: dict[str, bytes]) -> list[str]:
+    """Say how the bill of materials differs from what a wheel's METADATA asks for."""
+    bills = [data for name, data in metadata.items() if name.endswith("sboms/rmqindex.cdx.json")]
+    fields = [data for name, data in metadata.items() if name.endswith("/METADATA")]
+    if not bills or not fields:
+        return [] if bills else ["missing: sboms/rmqindex.cdx.json"]
+    told, asked = json.loads(bills[0]), message_from_bytes(fields[0])
+    listed = {part["name"] for part in told["components"] if part["type"] == "library"}
+    needed = {
+        re.split(r"[^\w.-]", text, maxsplit=1)[0] for text in asked.get_all("Requires-Dist", [])
+    }
+    problems = [f"not in the bill of materials: {name}" for name in sorted(needed - listed)]
+    problems += [f"only in the bill of materials: {name}" for name in sorted(listed - needed)]
+    version = told["metadata"]["component"]["version"]
+    if version != asked["Version"]:
+        problems.append(f"the bill of materials is of version {version}, not {asked['Version']}")
     return problems
 
 

@@ -26,6 +26,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _LICENCE = "Apache-2.0"
+# What an index shows beside the package (packaging.python.org, well-known labels).
+_URLS = ("Homepage", "Source", "Documentation", "Changelog", "Issues")
+# Names that nobody owns (RFC 2606, RFC 6761), and what stands where a name belongs.
+_PLACEHOLDER = re.compile(
+    r"example\.(com|org|net)|\.(example|invalid|test|localhost)\b|localhost|127\.0\.0\.1|[<>{}]"
+    r"|\b(owner|organi[sz]ation|user|username|your-?\w*|todo|tbd|fixme|changeme|placeholder|x{3,})\b",
+    re.IGNORECASE,
+)
 # What reading a file that is missing or malformed raises.
 _UNREADABLE = (OSError, KeyError, SyntaxError, ValueError, tarfile.TarError, zipfile.BadZipFile)
 
@@ -164,6 +172,72 @@ def check_licence(tree: Path) -> str:
     return _LICENCE
 
 
+def check_urls(tree: Path) -> str:
+    """Require the addresses that an index shows, and none that only stands for one."""
+    urls = project(tree).get("urls", {})
+    for label in _URLS:
+        if label not in urls:
+            raise CheckError(
+                f"pyproject.toml: project.urls: {label} is missing; set it to where it will be"
+            )
+    for label, url in urls.items():
+        if not re.fullmatch(r"https://[^\s/]+\.[^\s/]+(/\S*)?", url):
+            raise CheckError(
+                f"pyproject.toml: project.urls: {label}: expected https://.., got {url!r}"
+            )
+        if found := _PLACEHOLDER.search(url):
+            raise CheckError(
+                f"pyproject.toml: project.urls: {label}: {url!r} is a placeholder "
+                f"({found[0]!r}); set the real address"
+            )
+    cited = re.search(
+        r"^repository-code: *\"?([^\s\"]+)", (tree / "CITATION.cff").read_text(), re.MULTILINE
+    )
+    if not cited or cited[1] != urls["Source"]:
+        raise CheckError(
+            f"CITATION.cff: repository-code: expected {urls['Source']}, "
+            f"got {cited[1] if cited else None}; make them equal"
+        )
+    return f"{len(urls)} addresses, of {urls['Source']}"
+
+
+def check_readme(tree: Path) -> str:
+    """Require a description in the wheel whose links lead somewhere from an index."""
+    readme = (tree / "README.md").read_text()
+    if "No version is published" in readme:
+        raise CheckError("README.md: it says that no version is published; remove that")
+    wheel = built(tree, "*.whl")
+    text = str(metadata_of(wheel).get_payload())
+    if found := re.search(r"\]\((?!https?:)([^)]+)\)", text):
+        raise CheckError(
+            f"{wheel.name}: the description links to {found[1]!r}, which is not beside it; "
+            "run make wheel"
+        )
+    return "the description links to addresses alone"
+
+
+def check_promises(tree: Path) -> str:
+    """Require of a version from 1.0.0 on what such a version promises."""
+    version = version_of(tree)
+    if version.startswith("0."):
+        return f"{version} promises nothing yet"
+    page = tree / "docs/project/promises.md"
+    if f"rmqindex {version.split('.')[0]}." not in page.read_text():
+        raise CheckError(
+            f"docs/project/promises.md: it does not name rmqindex {version.split('.')[0]}.x; "
+            "say until when it is supported"
+        )
+    kept = tree / "tests/data/releases" / version
+    if not kept.is_dir():
+        raise CheckError(
+            f"tests/data/releases: there is nothing of {version}, which later versions must read; "
+            f"run python tests/project/test_releases.py {version}"
+        )
+    if "Development Status :: 5 - Production/Stable" not in project(tree)["classifiers"]:
+        raise CheckError("pyproject.toml: classifiers: expected 5 - Production/Stable; set it")
+    return f"{version}: its promises, and what it wrote, are kept"
+
+
 def check_spec(tree: Path) -> str:
     """Require one version of the specification: front matter, table and change log."""
     index = (tree / "spec/index.md").read_text()
@@ -256,10 +330,13 @@ CHECKS: dict[str, Callable[[Path], str]] = {
     "site": check_site,
     "pages": check_pages,
     "licence": check_licence,
+    "urls": check_urls,
+    "promises": check_promises,
     "specification": check_spec,
     "benchmarks": check_benchmarks,
     "wheel": check_wheel,
     "metadata": check_metadata,
+    "readme": check_readme,
     "sdist": check_sdist,
     "tree": check_tree,
     "tag": check_tag,

@@ -21,13 +21,25 @@ import release_check  # noqa: E402
 VERSION = "4.5.6"
 METADATA = (
     "Metadata-Version: 2.4\nName: rmqindex\nVersion: 4.5.6\nLicense-Expression: Apache-2.0\n"
-    "License-File: LICENSE\nRequires-Python: >=3.11\n"
+    "License-File: LICENSE\nRequires-Python: >=3.11\nRequires-Dist: numpy>=1.26\n"
+    "\nSee [the page](https://forge.dev/a/b/blob/v4.5.6/docs/page.md).\n"
 )
+BILL = {
+    "metadata": {"component": {"version": VERSION}},
+    "components": [{"name": "numpy", "type": "library"}, {"name": "store", "type": "data"}],
+}
+STABLE = "Development Status :: 5 - Production/Stable"
 FILES = {
     "pyproject.toml": (
         '[project]\nname = "rmqindex"\nversion = "4.5.6"\nlicense = "Apache-2.0"\n'
-        'requires-python = ">=3.11"\nclassifiers = ["Typing :: Typed"]\n'
+        'requires-python = ">=3.11"\nclassifiers = ["Typing :: Typed", "'
+        f'{STABLE}"]\n'
+        "[project.urls]\n"
+        + "".join(f'{label} = "https://forge.dev/a/b"\n' for label in release_check._URLS)
     ),
+    "CITATION.cff": "repository-code: https://forge.dev/a/b\n",
+    "docs/project/promises.md": "| rmqindex 4.x |\n",
+    "tests/data/releases/4.5.6/index": "",
     "LICENSE": "Apache License\n",
     "Makefile": "all:\n",
     "README.md": "pip install rmqindex==4.5.6\n",
@@ -70,7 +82,7 @@ def change(tree, name, old, new):
     (tree / name).write_text(text.replace(old, new))
 
 
-def build(tree, metadata=METADATA, without="", also=()):
+def build(tree, metadata=METADATA, without="", also=(), bill=BILL):
     """Write both distributions; some files may be missing, and others be there as well."""
     dist = tree / "dist"
     shutil.rmtree(dist, ignore_errors=True)
@@ -84,6 +96,7 @@ def build(tree, metadata=METADATA, without="", also=()):
         },
         f"{info}/METADATA": metadata.encode(),
         f"{info}/licenses/LICENSE": b"Apache License\n",
+        f"{info}/sboms/rmqindex.cdx.json": json.dumps(bill).encode(),
         **dict.fromkeys(also, b""),
     }
     with zipfile.ZipFile(dist / f"rmqindex-{VERSION}-py3-none-any.whl", "w") as archive:
@@ -163,6 +176,17 @@ def test_a_tree_that_is_ready_passes_every_check(tree, capsys):
         ("spec/index.md", "version: 1.0.0", "version: 1.0.1", "specification", "make them equal"),
         ("spec/index.md", "| 1.0.0 |", "| 1.0.1 |", "specification", "make them equal"),
         ("spec/changelog.md", "## 1.0.0\n", "## Next\n", "specification", "make them equal"),
+        ("pyproject.toml", "Issues", "Other", "urls", "Issues is missing"),
+        ("pyproject.toml", 'Source = "https://forge.dev/a/b"', 'Source = "https://github.com/OWNER/b"',
+         "urls", "Source: 'https://github.com/OWNER/b' is a placeholder ('OWNER')"),
+        ("pyproject.toml", 'Source = "https://forge.dev', 'Source = "https://b.example', "urls",
+         "'https://b.example/a/b' is a placeholder"),
+        ("pyproject.toml", 'Source = "https:', 'Source = "http:', "urls", "expected https://.."),
+        ("CITATION.cff", "a/b", "a/c", "urls", "expected https://forge.dev/a/b, got"),
+        ("README.md", "pip", "No version is published yet. pip", "readme", "remove that"),
+        ("docs/project/promises.md", "4.x", "3.x", "promises", "does not name rmqindex 4.x"),
+        ("pyproject.toml", STABLE, "Development Status :: 4 - Beta", "promises",
+         "expected 5 - Production/Stable"),
         ("docs/benchmarks/results.json", VERSION, "4.5.5", "benchmarks", "run make bench"),
         ("docs/benchmarks/results.json", "machine", "host", "benchmarks", "restore the file"),
     ],
@@ -185,6 +209,13 @@ def test_a_planted_fault_in_a_file_is_found(tree, capsys, name, old, new, check,
          "Version: expected 4.5.6, got 4.5.5"),
         ({"metadata": METADATA.replace("License-Expression: Apache-2.0\n", "")}, "metadata",
          "License-Expression: expected Apache-2.0, got None"),
+        ({"metadata": METADATA.replace("https://forge.dev/a/b/blob/v4.5.6/", "")}, "readme",
+         "the description links to 'docs/page.md'"),
+        ({"metadata": METADATA.replace("numpy", "rich")}, "wheel",
+         "not in the bill of materials: rich; only in the bill of materials: numpy"),
+        ({"bill": {**BILL, "metadata": {"component": {"version": "4.5.5"}}}}, "wheel",
+         "the bill of materials is of version 4.5.5, not 4.5.6"),
+        ({"without": ".cdx.json"}, "wheel", "missing: sboms/rmqindex.cdx.json"),
         ({"without": ".dist-info/METADATA"}, "metadata", "expected one METADATA, got []"),
         ({"without": "Makefile"}, "sdist", "missing: Makefile"),
         ({"without": "SECURITY.md"}, "sdist", "missing: .github/"),
@@ -210,8 +241,18 @@ def test_what_was_not_built_is_refused(tree, capsys):
     """With the command that builds it."""
     shutil.rmtree(tree / "dist")
     _, failures = outcome(tree, capsys)
-    assert failures.keys() == {"wheel", "metadata", "sdist"}
+    assert failures.keys() == {"wheel", "metadata", "readme", "sdist"}
     assert all(said.endswith("run make wheel") for said in failures.values())
+
+
+def test_a_version_of_which_nothing_is_kept_is_refused(tree, capsys):
+    """Later ones could not be tried on what it wrote; before 1.0.0 nothing is promised."""
+    shutil.rmtree(tree / "tests/data/releases")
+    _, failures = outcome(tree, capsys)
+    assert "there is nothing of 4.5.6, which later versions must read" in failures["promises"]
+    change(tree, "pyproject.toml", "4.5.6", "0.5.6")
+    _, failures = outcome(tree, capsys)
+    assert "promises" not in failures
 
 
 def test_a_tree_with_uncommitted_files_is_refused(tree, git, capsys):
