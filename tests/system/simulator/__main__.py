@@ -61,8 +61,8 @@ def main() -> int:
     parser.add_argument("--tree", type=Path, help="judge the packages of another checkout")
     parser.add_argument("--shrink", action="store_true", help="shorten the first of each kind")
     parser.add_argument("--script", type=int, metavar="SEED", help="print a seed's history")
-    parser.add_argument("--play", type=Path, help="play a script that was printed")
-    parser.add_argument("--folder", type=Path, help="where to play it, kept afterwards")
+    parser.add_argument("--play", type=Path, nargs="+", help="play scripts that were printed")
+    parser.add_argument("--folder", type=Path, help="where to play them, kept afterwards")
     parser.add_argument("--coverage", action="store_true", help="count the lines reached")
     parser.add_argument("--keep", type=Path, help="a folder for the scripts of failed seeds")
     parser.add_argument("--log", type=Path, help="a file to which each fault is added, as JSON")
@@ -297,13 +297,17 @@ def _print_script(seed: int, until: int) -> int:
 def _play(arguments: Namespace) -> int:
     from .session import Script, play
 
-    folder = arguments.folder or _base() / "played"
-    script = Script.read(arguments.play.read_text())
-    report = play(script, folder)
-    print(f"{len(script.steps)} steps in {folder}")
-    for fault in report.faults:
-        print(f"step {fault.step}: {fault.rule}: {fault.user}: {fault.what}")
-    return 1 if report.faults else 0
+    base = arguments.folder or _base()
+    failed = 0
+    for path in arguments.play:
+        script = Script.read(path.read_text(encoding="utf-8"))
+        folder = base if len(arguments.play) == 1 else base / path.stem
+        report = play(script, folder)
+        print(f"{path.name}: {len(script.steps)} steps in {folder}", flush=True)
+        for fault in report.faults:
+            print(f"{path.name}: step {fault.step}: {fault.rule}: {fault.user}: {fault.what}")
+            failed = 1
+    return failed
 
 
 def _commit(tree: Path | None) -> str:

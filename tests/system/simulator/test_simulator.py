@@ -24,13 +24,24 @@ def simulate(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("failed", FAILED, ids=lambda failed: failed["what"])
-def test_what_once_failed_is_right_now(failed, tmp_path):
+@pytest.fixture(scope="module")
+def played(tmp_path_factory):
+    """Play the scripts of all that failed in one process, which imports the package once."""
+    folder = tmp_path_factory.mktemp("failed")
+    scripts = [folder / f"{number}.json" for number in range(len(FAILED))]
+    for script, failed in zip(scripts, FAILED, strict=True):
+        script.write_text(json.dumps(failed["script"]), encoding="utf-8")
+    return simulate("--play", *scripts, "--folder", folder / "worlds")
+
+
+@pytest.mark.parametrize("number", range(len(FAILED)), ids=lambda n: FAILED[n]["what"])
+def test_what_once_failed_is_right_now(number, played):
     """The script of a seed that failed, shortened."""
-    script = tmp_path / "script.json"
-    script.write_text(json.dumps(failed["script"]), encoding="utf-8")
-    ended = simulate("--play", script, "--folder", tmp_path / "world")
-    assert ended.returncode == 0, ended.stdout + ended.stderr
+    told = [line for line in played.stdout.splitlines() if line.startswith(f"{number}.json: ")]
+    steps = len(FAILED[number]["script"]["steps"])
+    assert [line.partition(" in ")[0] for line in told] == [f"{number}.json: {steps} steps"], (
+        played.stdout + played.stderr
+    )
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
