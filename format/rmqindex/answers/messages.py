@@ -54,7 +54,7 @@ _COLUMNS = (
 MESSAGE_COLUMNS = (
     *_COLUMNS, "body_base64", "inner_messages", "message_state",
     # Where it stands in its ConsumeQueue, and the groups by whether they have passed it.
-    "queue_state", "passed", "not_passed", "offset_beyond_end",
+    "queue_state", "transaction_state", "passed", "not_passed", "offset_beyond_end",
 )  # fmt: skip
 #: The columns of a message in a list.
 LISTED = (
@@ -137,7 +137,7 @@ def add_consumption(log: CommitLog, rows: Sequence[Row]) -> None:
     found = [row for row in rows if is_readable(row)]
     names = MessagePlace._fields
     places = [MessagePlace(*(row[name] for name in names)) for row in found]
-    whole = consumption_of(root_of(log.files[0].path.parent), places) if places else None
+    whole = consumption_of(root_of(log.files[0].path.parent), places, log) if places else None
     if whole is None:
         return
     for row, own in zip(found, whole.apart(), strict=True):
@@ -191,6 +191,9 @@ def _consumption_fields(consumption: Consumption | None) -> Row:
         return {}
     ((place, state),) = zip(consumption.places, consumption.states, strict=True)
     fields: Row = {"queue_state": state}
+    ended = next(iter(consumption.transactions), None)
+    if ended is not None:
+        fields["transaction_state"] = ended
     if consumption.offsets is not None and consumption.is_of_groups:
         groups = consumption.offsets.groups(place.topic)
         found = consumption.groups()
@@ -209,15 +212,20 @@ def _group_text(group: str, committed_offset: int | None) -> str:
 
 def _print_consumption(console: Console, consumption: Consumption) -> None:
     """Print where a message stands in its queue, and by whom it was passed."""
-    from rmqindex.explanation.consumption import state_text  # noqa: PLC0415
+    from rmqindex.explanation.consumption import (  # noqa: PLC0415
+        TRANSACTION_REASONS,
+        state_text,
+    )
     from rmqindex.explanation.index_search import SYSTEM_TOPICS  # noqa: PLC0415
     from rmqindex.explanation.result import EXPLAIN_REASONS  # noqa: PLC0415
 
     fields = _consumption_fields(consumption)
     state, topic = fields.pop("queue_state"), consumption.places[0].topic
+    ended = fields.pop("transaction_state", None)
     _print_field(console, "queue_state", f"{state}: {state_text(state, topic)}", "bold")
     code = SYSTEM_TOPICS.get(topic)
     if code is not None:
+        code = TRANSACTION_REASONS.get(ended, code)
         _print_field(console, code, EXPLAIN_REASONS[code], "bold")
     elif consumption.fault is not None:
         _print_field(console, "passed", f"not known: {consumption.fault}", "bold")

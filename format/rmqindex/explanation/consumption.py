@@ -10,6 +10,7 @@ from rmqindex.consumequeue.progress import MessagePlace, QueueReaches
 from rmqindex.errors import RmqIndexError, counted
 from rmqindex.explanation.index_search import SYSTEM_TOPICS
 from rmqindex.explanation.result import EXPLAIN_REASONS, Reason
+from rmqindex.explanation.transactions import TransactionState, transaction_states
 from rmqindex.explanation.wording import listed
 from rmqindex.layout.queue import SCHEDULE_TOPIC
 from rmqindex.layout.store import CONFIG_FOLDER
@@ -20,6 +21,7 @@ from rmqindex.transaction.directories import exists
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from rmqindex.commitlog.log import CommitLog
     from rmqindex.explanation.wording import Times
     from rmqindex.storage.location import Location
 
@@ -29,6 +31,11 @@ _IN_LIFE = frozenset({"in_queue", "behind_queue", "left_queue", "queue_missing",
 _OF_GROUPS = ("passed", "not_passed", "offset_beyond_end")
 # What a rebuild of the queues mends, if the CommitLog has the message.
 _MENDED = frozenset({"behind_queue", "queue_missing"})
+#: The reasons of how a transaction ended.
+TRANSACTION_REASONS: dict[TransactionState, str] = {
+    "committed": "half_committed",
+    "rolled_back": "half_rolled_back",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +49,7 @@ class Consumption:
         fault: Why it is not known.
         ends: The ends of their queues, by topic and queue; None where it is not known.
         delays: What of the delayed messages has come due, by queue; None where it is not known.
+        transactions: How the transaction of each ended; none where no log was read.
     """
 
     places: tuple[MessagePlace, ...]
@@ -50,13 +58,23 @@ class Consumption:
     fault: str | None = None
     ends: Mapping[tuple[str, int], int | None] = field(default_factory=dict)
     delays: dict[int, int] | None = None
+    transactions: tuple[TransactionState | None, ...] = ()
 
     def apart(self) -> list[Consumption]:
         """Return the same for each message alone."""
         return [
-            replace(self, places=(place,), states=(state,))
-            for place, state in zip(self.places, self.states, strict=True)
+            replace(self, places=(place,), states=(state,), transactions=(ended,))
+            for place, state, ended in zip(self.places, self.states, self._ends(), strict=True)
         ]
+
+    def ended(self, state: TransactionState) -> list[MessagePlace]:
+        """Return the messages whose transaction ended in one way."""
+        return [
+            place for place, ended in zip(self.places, self._ends(), strict=True) if ended == state
+        ]
+
+    def _ends(self) -> tuple[TransactionState | None, ...]:
+        return self.transactions or (None,) * len(self.places)
 
     @property
     def is_of_groups(self) -> bool:
@@ -82,12 +100,15 @@ class Consumption:
         return {code: dict(groups) for code, groups in found.items() if groups}
 
 
-def consumption_of(root: Location, places: Sequence[MessagePlace]) -> Consumption | None:
+def consumption_of(
+    root: Location, places: Sequence[MessagePlace], log: CommitLog | None = None
+) -> Consumption | None:
     """Find where messages stand in the ConsumeQueues of a store.
 
     Args:
         root: The store.
         places: The messages.
+        log: Its CommitLog, which tells how transactions ended; None not to ask.
 
     Returns:
         Where they stand; None where the store has neither ConsumeQueues nor ``config``, as a copy
@@ -114,7 +135,9 @@ def consumption_of(root: Location, places: Sequence[MessagePlace]) -> Consumptio
             fault += f", and RocksDB databases ({', '.join(databases)}), which are not read"
     queues = dict.fromkeys((place.topic, place.queue_id) for place in places)
     ends = {queue: reaches.end(*queue) for queue in queues}
-    return Consumption(tuple(places), tuple(reaches.states(places)), offsets, fault, ends, delays)
+    ended = () if log is None else transaction_states(log, reaches.queues, places)
+    states = tuple(reaches.states(places))
+    return Consumption(tuple(places), states, offsets, fault, ends, delays, tuple(ended))
 
 
 def state_text(state: str, topic: str) -> str:
@@ -189,6 +212,7 @@ def _system_reasons(consumption: Consumption) -> Iterator[Reason]:
                 f"{EXPLAIN_REASONS['not_for_consumers']} {topic}: "
                 f"{EXPLAIN_REASONS[SYSTEM_TOPICS[topic]]}",
             )
+    yield from transaction_reasons(consumption)
     delays = consumption.delays
     delayed = [place for place in consumption.places if place.topic == SCHEDULE_TOPIC]
     if delays is None or not delayed:
@@ -197,11 +221,20 @@ def _system_reasons(consumption: Consumption) -> Iterator[Reason]:
     waiting = [each for each in delayed if each not in over]
     for code, places in (("delay_over", over), ("delay_pending", waiting)):
         if places:
-            yield Reason(
-                code,
-                f"{EXPLAIN_REASONS[code]} {counted(len(places), *_NOUN)}.",
-                phy_offsets=tuple(each.phy_offset for each in places),
-            )
+            yield _of_messages(code, places)
+
+
+def transaction_reasons(consumption: Consumption | None) -> Iterator[Reason]:
+    """Say how the transactions of half messages ended, where the log proves it."""
+    for state, code in TRANSACTION_REASONS.items():
+        places = [] if consumption is None else consumption.ended(state)
+        if places:
+            yield _of_messages(code, places)
+
+
+def _of_messages(code: str, places: Sequence[MessagePlace]) -> Reason:
+    sentence = f"{EXPLAIN_REASONS[code]} {counted(len(places), *_NOUN)}."
+    return Reason(code, sentence, phy_offsets=tuple(each.phy_offset for each in places))
 
 
 def _group_reasons(

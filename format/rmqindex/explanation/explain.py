@@ -17,9 +17,14 @@ from rmqindex.commitlog.snapshot import commit_log_of
 from rmqindex.consumequeue.progress import MessagePlace
 from rmqindex.errors import RmqIndexError
 from rmqindex.explanation.commands import Commands
-from rmqindex.explanation.consumption import consumption_of, consumption_reasons
+from rmqindex.explanation.consumption import (
+    consumption_of,
+    consumption_reasons,
+    transaction_reasons,
+)
 from rmqindex.explanation.diagnosis import Evidence, diagnose
 from rmqindex.explanation.index_search import (
+    REAL_TOPIC,
     BrokerSearch,
     KeyTruths,
     PairOffsets,
@@ -48,7 +53,7 @@ from rmqindex.keys.hashing import index_key, key_hash
 from rmqindex.keys.messages import tag_key
 from rmqindex.keys.utf8 import check_text, check_topic
 from rmqindex.layout.index_file import DEFAULT_MAX_MSGS_NUM_BATCH, FIRST_POSITION, INT64_MAX
-from rmqindex.layout.queue import SCHEDULE_TOPIC
+from rmqindex.layout.queue import HALF_TOPIC, SCHEDULE_TOPIC
 from rmqindex.record.message_ids import (
     GrpcMessageId,
     RemotingMessageId,
@@ -296,19 +301,26 @@ class _Case:
             return ()
         offsets = sorted({*own, *others})
         names = list(MessagePlace._fields)
-        read = self.log.read_at(np.array(offsets, np.int64), names)
-        places = [
-            MessagePlace(*(row[name] for name in names))
-            for row in read.select(names).to_pylist()
-            if row["topic"] is not None
-        ]
+        read = self.log.read_at(np.array(offsets, np.int64), [*names, "properties"])
+        rows = [row for row in read.to_pylist() if row["topic"] is not None]
+        places = [MessagePlace(*(row[name] for name in names)) for row in rows]
         # Messages of other topics are told of apart, except those that are kept for this one.
         kept = [place for place in places if place.topic == self.topic]
         kept += [place for place in places if place.topic == SCHEDULE_TOPIC != self.topic]
-        found = consumption_of(self.store.root, kept)
+        halves = [
+            place
+            for place, row in zip(places, rows, strict=True)
+            if place.topic == HALF_TOPIC and dict(row["properties"]).get(REAL_TOPIC) == self.topic
+        ]
+        found = consumption_of(self.store.root, kept, self.log)
         mends = self.commands.is_store and self.commands.log is not None
         rebuild = self.commands.of_store("rebuild-queues", "--replace") if mends else None
-        return tuple(consumption_reasons(found, times, rebuild, broker))
+        return (
+            *consumption_reasons(found, times, rebuild, broker),
+            *transaction_reasons(
+                consumption_of(self.store.root, halves, self.log) if halves else None
+            ),
+        )
 
     def _cover(self, files: Sequence[FileExplanation]) -> IndexCover:
         paths = {

@@ -16,6 +16,7 @@ from rmqindex.explanation.result import FileExplanation, HitExplanation, OtherTo
 from rmqindex.indexfile.committed import open_index_source
 from rmqindex.keys.hashing import index_key, key_hash
 from rmqindex.layout.index_file import FIRST_POSITION, INVALID_INDEX
+from rmqindex.layout.queue import HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC
 from rmqindex.layout.store import BATCH_FOLDER, QUEUE_FOLDER
 from rmqindex.query.ranks import SearchedFile
 from rmqindex.query.verification import NO_LOG, Verdict, Verifier
@@ -233,15 +234,15 @@ def _chain_hashes(path: PathLike, layout: Layout, slot: int, count: int) -> list
 # TopicValidator, MixAll, TimerMessageStore: where the broker stores messages of other topics, and
 # the codes of such reasons.
 SYSTEM_TOPICS = {
-    "SCHEDULE_TOPIC_XXXX": "schedule_topic",
-    "RMQ_SYS_TRANS_HALF_TOPIC": "half_topic",
-    "RMQ_SYS_TRANS_OP_HALF_TOPIC": "op_topic",
+    SCHEDULE_TOPIC: "schedule_topic",
+    HALF_TOPIC: "half_topic",
+    OP_TOPIC: "op_topic",
     "rmq_sys_wheel_timer": "timer_topic",
 }
 _GROUP_PREFIXES = {"%RETRY%": "retry_topic", "%DLQ%": "dead_letter_topic"}
 # MessageConst.PROPERTY_REAL_TOPIC, and PROPERTY_RETRY_TOPIC of what a consumer group failed on,
 # whose real topic is that of the group's retries.
-_REAL_TOPIC, _RETRY_TOPIC = "REAL_TOPIC", "RETRY_TOPIC"
+REAL_TOPIC, _RETRY_TOPIC = "REAL_TOPIC", "RETRY_TOPIC"
 
 
 class PairOffsets(NamedTuple):
@@ -338,7 +339,7 @@ def look_up_pairs(
 
 def as_other_topic(pair: PairOffsets, log: CommitLog | None) -> OtherTopic:
     """Add the topics to which the messages belong."""
-    name = _RETRY_TOPIC if pair.topic.startswith((*_GROUP_PREFIXES,)) else _REAL_TOPIC
+    name = _RETRY_TOPIC if pair.topic.startswith((*_GROUP_PREFIXES,)) else REAL_TOPIC
     known = holds_other_topics(pair.topic)
     real = _read_property(log, pair.phy_offsets, name) if known else ()
     return OtherTopic(pair.topic, pair.phy_offsets, pair.is_verified, real)

@@ -81,6 +81,10 @@ EXPLAIN_REASONS: dict[str, str] = {
     "retry_topic": "A consumer group receives the message again after it failed.",
     "dead_letter_topic": "A consumer group gave the message up after its last attempt.",
     "half_topic": "The first phase of a transaction; consumers see the message after the commit.",
+    "half_committed": "The transaction was committed: the broker has put the message under its own "
+    "topic, as another message.",
+    "half_rolled_back": "The transaction was rolled back: the CommitLog has its end and no commit "
+    "before it, so consumers do not get the message.",
     "op_topic": "The end of a transaction.",
     "schedule_topic": "A delayed message; it moves to its own topic when its delay is over.",
     "timer_topic": "A timer message; it moves to its own topic at its time.",

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from rmqindex.layout.index_file import IndexHeader as IndexHeader
     from rmqindex.layout.queue import CONSUME_QUEUE_SCHEMA as CONSUME_QUEUE_SCHEMA
     from rmqindex.layout.queue import CONSUMER_GROUP_SCHEMA as CONSUMER_GROUP_SCHEMA
+    from rmqindex.layout.queue import HALF_TOPIC as HALF_TOPIC
+    from rmqindex.layout.queue import OP_TOPIC as OP_TOPIC
     from rmqindex.layout.queue import SCHEDULE_TOPIC as SCHEDULE_TOPIC
     from rmqindex.layout.record import BLANK_MAGIC_CODE as BLANK_MAGIC_CODE
     from rmqindex.layout.record import BODY_CRC_OFFSET as BODY_CRC_OFFSET

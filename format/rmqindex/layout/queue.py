@@ -52,6 +52,8 @@ DEFAULT_DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 
 
 # TopicValidator, MixAll.
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+#: The topics of the first phase of transactions, and of their ends.
+HALF_TOPIC, OP_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 SYSTEM_PREFIX = "rmq_sys_"
 RETRY_PREFIX = "%RETRY%"
 LMQ_PREFIX = "%LMQ%"
