@@ -545,9 +545,8 @@ def judge_export(world: World, argv: Sequence[str], folder: Path) -> Iterable[tu
         got = Counter((int(row["key_hash"]), int(row["phy_offset"])) for row in rows)
         sure = Counter((one.key_hash, one.offset) for one in truth.surely("entries"))
         lost = sure - got
-        # A key that a message has twice stood twice, too, in a file that is gone.
-        gone = Counter((one.key_hash, one.offset) for one in truth.once if isinstance(one, Entry))
-        more = {row: count for row, count in got.items() if count > (sure[row] or gone[row] or 1)}
+        most = _most_exported(truth)
+        more = {row: count for row, count in got.items() if count > (most[row] or 1)}
         if more:
             yield "doubled", f"by an export: {list(more.items())[:5]}"
     else:
@@ -567,6 +566,25 @@ def judge_export(world: World, argv: Sequence[str], folder: Path) -> Iterable[tu
             yield "doubled", f"by an export: {[row for row, n in keys.items() if n > 1][:5]}"
     if lost:
         yield "lost", f"by an export: {list(lost)[:5]}"
+
+
+def _most_exported(truth: Truth) -> Counter[tuple[int, int]]:
+    """Return how often an export that goes on may have each entry, as hash and offset.
+
+    It keeps what it has of files that expired, and the entries of one message may be in two files.
+    A file that was made anew is no such file: the index does not begin behind it.
+    """
+    there = Counter((one.key_hash, one.offset) for one in truth.possibly("entries"))
+    names = {one.file for one in truth.entries}
+    begin = min((one.offset for one in truth.entries), default=truth.log_start)
+    files: dict[str, list[Entry]] = {}
+    for one in truth.once:
+        if isinstance(one, Entry) and one.file not in names:
+            files.setdefault(one.file, []).append(one)
+    expired = [file for file in files.values() if max(one.offset for one in file) <= begin]
+    there.update((one.key_hash, one.offset) for file in expired for one in file)
+    gone = Counter((one.key_hash, one.offset) for file in files.values() for one in file)
+    return there + Counter({row: count for row, count in gone.items() if row not in there})
 
 
 def _told(one: Message) -> tuple[int, str, int, str | None]:
