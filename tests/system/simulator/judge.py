@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .bytes_of import broker_answer, entries_of, has_crossed_chains, java_hash
+from .model.reading import DLEDGER_HEAD
 from .model.truth import Entry, Message, Unit
 
 if TYPE_CHECKING:
@@ -199,6 +200,7 @@ class Judge:
             or (outcome.kind == "units" and (not self.truth.units or self._are_gone(outcome)))
             or (outcome.user == "table(), overtaken" and self.truth.running)
             or self._has_expired(outcome)
+            or self._is_half_copied(outcome)
         ):
             return True
         if outcome.kind.endswith("_stream") and (self.truth.once or self.is_copy):
@@ -226,6 +228,21 @@ class Judge:
         gone = {one.file for one in self.truth.once if isinstance(one, Entry)} - there
         named = (f"/index/{name}: the file was removed since it was found" for name in gone)
         return any(text in outcome.text for text in named)
+
+    def _is_half_copied(self, outcome: Outcome) -> bool:
+        """Tell whether a copy of a store is refused for the record that its broker was writing.
+
+        No broker holds the copy, so that what lacks at its end may as well be a page that was lost.
+        """
+        if outcome.user != "diff":
+            return False
+        copy, head = outcome.argv[2], DLEDGER_HEAD if self.truth.dledger else 0
+        size = self.truth.log_file_size
+        places = [one.offset - head for one in self.truth.maybe if isinstance(one, Message)]
+        return outcome.text.startswith(f"rmqindex: {copy}/") and any(
+            f"/{place - place % size:020d}: total_size at byte {place % size}: " in outcome.text
+            for place in places
+        )
 
     # Lookups.
 
