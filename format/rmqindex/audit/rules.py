@@ -438,7 +438,7 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
     AuditRule(
         "index_lags",
         "info",
-        "The running broker has not indexed its newest messages yet.",
+        "The newest messages are not indexed yet, while a broker runs or rmqindex writes.",
         "Nothing if `rmqindex verify STORE` finds fewer of them in a few minutes; else see "
         "`messageIndexEnable`.",
     ),

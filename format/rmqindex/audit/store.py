@@ -186,11 +186,15 @@ def _audit_lock(directory: str, findings: Findings) -> bool:
         expected, got = "a lock that can be read", unreadable(Location.of(path), reason)
         findings.add(str(path), "unreadable", None, expected, got)
         return True
-    holder = lock.broker or lock.writer
-    if holder is None:
+    broker, writer = lock.broker, lock.writer
+    if broker is not None:
+        got = f"process {broker}" if broker else "a process of another machine"
+    elif writer is not None:
+        got = f"process {writer}, by which rmqindex is writing"
+    else:
         return False
     path = Path(directory).parent / LOCK_NAME
-    findings.add(str(path), "lock_held", None, "no lock", f"process {holder}")
+    findings.add(str(path), "lock_held", None, "no lock", got)
     return True
 
 

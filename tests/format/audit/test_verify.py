@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import random
 import shutil
@@ -32,7 +33,7 @@ from rmqindex import (
     verify,
 )
 from rmqindex.audit.findings import Findings
-from rmqindex.transaction import LocalStaging, Owner
+from rmqindex.transaction import BrokerLock, LocalStaging, Owner
 
 LAYOUT = Layout(97, 200)
 BEGIN = 1_700_000_000_000
@@ -479,6 +480,21 @@ class TestStore:
             rules = verify(store)["rule"].to_pylist()
         assert "lock_held" in rules
         assert "abort_present" not in rules
+
+    def test_the_lock_of_another_machine(self, store):
+        """It tells no process, as where the broker is in another container, and is held."""
+        with (store / "lock").open("wb") as lock:
+            first_byte = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
+            fcntl.fcntl(lock, fcntl.F_OFD_SETLK, first_byte)
+            held = [row for row in verify(store).to_pylist() if row["rule"] == "lock_held"]
+        assert [row["got"] for row in held] == ["a process of another machine"]
+
+    def test_the_lock_of_one_who_writes(self, store):
+        """It is told apart from a broker's: the process that writes may be this one."""
+        with BrokerLock.of(store).hold():
+            held = [row for row in verify(store).to_pylist() if row["rule"] == "lock_held"]
+        expected = f"process {os.getpid()}, by which rmqindex is writing"
+        assert [row["got"] for row in held] == [expected]
 
     def test_an_unfinished_write(self, store):
         """A journal stands while a commit has not finished."""
