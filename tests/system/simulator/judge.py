@@ -638,9 +638,8 @@ class Judge:
         audited = set() if is_hidden else self.states & _AUDITED
         if self.truth.agreed is not None and not self._lags():
             audited -= {"index_lags"}  # a group may give up what has no entries
-        # A copy without entries is an error, whatever its age: nobody is about to index it.
-        found = errors if "no_index" in audited and self.truth.surely("messages") else worst
-        if not self.truth.running and audited and self._has_keys() and not found:
+        is_told = self._is_lack_told(outcome, audited, worst)
+        if not self.truth.running and audited and self._has_keys() and not is_told:
             said.append(f"missed: {sorted(audited)}")
         seen = [damage for damage in self.harm if self._is_audited(damage)]
         if outcome.user == "audit":  # Spark's own looks at no queue
@@ -649,6 +648,18 @@ class Judge:
             parts = [f"{damage.kind} {damage.file}:{damage.start}-{damage.stop}" for damage in seen]
             said.append(f"missed: {_some(parts)}")
         return said
+
+    def _is_lack_told(
+        self, outcome: Outcome, audited: set[str], worst: list[dict[str, Any]]
+    ) -> bool:
+        """Tell whether an audit says that something of the index lacks or is wrong."""
+        # Whoever writes may be making the entries: that they lack is a remark then.
+        if self.is_beside_writers and any(row["rule"] == "index_lags" for row in outcome.rows):
+            return True
+        # A copy without entries is an error, whatever its age: nobody is about to index it.
+        if "no_index" in audited and self.truth.surely("messages"):
+            return any(row["severity"] == "error" for row in worst)
+        return bool(worst)
 
     def _is_of_light_numbers(self, row: dict[str, Any]) -> bool:
         """Tell whether a finding is of a client's numbers, at which no light queue has the unit."""
