@@ -188,13 +188,13 @@ def _audit_lock(directory: str, findings: Findings) -> bool:
         return True
     broker, writer = lock.broker, lock.writer
     if broker is not None:
-        got = f"process {broker}" if broker else "a process of another machine"
+        who = f"process {broker}" if broker else "a process of another machine"
     elif writer is not None:
-        got = f"process {writer}, by which rmqindex is writing"
+        who = f"process {writer}, by which rmqindex is writing"
     else:
         return False
     path = Path(directory).parent / LOCK_NAME
-    findings.add(str(path), "lock_held", None, "no lock", got)
+    findings.add(str(path), "lock_held", None, "no lock", who)
     return True
 
 
