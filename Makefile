@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 unexport SPARK_HOME SPARK_CONF_DIR SPARK_DIST_CLASSPATH PYSPARK_PYTHON PYSPARK_DRIVER_PYTHON
 unexport PYSPARK_SUBMIT_ARGS HADOOP_CONF_DIR HADOOP_HOME
 
-.PHONY: help demo test test-system lint format docs browse vectors bench differential random-sql broker fuzz faults simulate cluster versions audit share wheel release-check clean
+.PHONY: help demo test test-system lint format docs browse vectors bench differential random-sql broker fuzz faults simulate cluster versions audit locked lock share wheel release-check clean
 
 help:
 	@sed -n 's/^## //p' $(MAKEFILE_LIST)
@@ -118,9 +118,22 @@ versions: | $(BIN)/python
 	@.ci/check-node
 	$(BIN)/python -m tests.system.versions $(VERSIONS)
 
-## make audit    look up known vulnerabilities of what is installed (asks PyPI)
+## make audit    look up known vulnerabilities of what is installed (asks PyPI), and check the workflows
 audit: $(VENV)/.audit
+	$(BIN)/zizmor --offline --no-progress .github
 	@.ci/audit $(BIN)/python
+
+## make locked   set up the environment with the versions of .ci/locked.txt, by their SHA-256
+locked: | $(BIN)/python
+	@$(PIP) install --require-hashes --no-deps --requirement .ci/locked.txt
+	@$(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $(VENV)/.spark $(VENV)/.dev $(VENV)/.docs $(VENV)/.audit
+
+## make lock     write .ci/locked.txt anew, with the newest versions (uv on the PATH)
+lock:
+	uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
+	    --no-annotate --no-header --all-extras --group develop \
+	    --output-file .ci/locked.txt pyproject.toml
 
 ## make share    write the manual page and the completion of shells from the help of the command
 share: $(VENV)/.dev
@@ -133,7 +146,7 @@ share: $(VENV)/.dev
 wheel: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 1580601600)
 wheel: share
 	@rm -rf dist
-	$(BIN)/python -m build --quiet
+	$(BIN)/python -m build --quiet $(BUILD)
 	$(BIN)/python .ci/check_dist.py dist
 
 ## make release-check   build, and say of each condition of a release whether it holds

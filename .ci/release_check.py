@@ -91,14 +91,26 @@ def check_version(tree: Path) -> str:
     return version
 
 
-def check_changelog(tree: Path) -> str:
-    """Require a dated section for this version at the top, and nothing left as unreleased."""
-    version = version_of(tree)
+def sections_of(tree: Path) -> dict[str, str]:
+    """Return the sections of the changelog by their titles, as they stand."""
     text = (tree / "docs/changelog.md").read_text()
     # A title, then what is below it, again and again.
     _, *parts = re.split(r"^## (.*)$", text, flags=re.MULTILINE)
     titles = [title.strip() for title in parts[::2]]
-    sections = dict(zip(titles, parts[1::2], strict=True))
+    return dict(zip(titles, parts[1::2], strict=True))
+
+
+def notes(tree: Path) -> str:
+    """Return what the changelog says of this version, for the page of the release."""
+    for title, text in sections_of(tree).items():
+        if title.startswith(f"{version_of(tree)} - "):
+            return text.strip()
+    raise CheckError(f"docs/changelog.md: there is no section of {version_of(tree)}; add it")
+
+
+def check_changelog(tree: Path) -> str:
+    """Require a dated section for this version at the top, and nothing left as unreleased."""
+    version, sections = version_of(tree), sections_of(tree)
     if sections.pop("Unreleased", "").strip():
         raise CheckError(
             "docs/changelog.md: there are entries under Unreleased; "
@@ -360,4 +372,7 @@ def main(tree: Path) -> int:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:] == ["--notes"]:
+        print(notes(ROOT))
+        sys.exit()
     sys.exit(main(ROOT))

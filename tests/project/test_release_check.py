@@ -245,6 +245,14 @@ def test_what_was_not_built_is_refused(tree, capsys):
     assert all(said.endswith("run make wheel") for said in failures.values())
 
 
+def test_the_page_of_a_release_says_what_the_changelog_does(tree):
+    """Of this version alone."""
+    assert release_check.notes(tree) == "### Added\n\n- It."
+    change(tree, "pyproject.toml", "4.5.6", "4.5.7")
+    with pytest.raises(release_check.CheckError, match=r"there is no section of 4\.5\.7"):
+        release_check.notes(tree)
+
+
 def test_a_version_of_which_nothing_is_kept_is_refused(tree, capsys):
     """Later ones could not be tried on what it wrote; before 1.0.0 nothing is promised."""
     shutil.rmtree(tree / "tests/data/releases")
