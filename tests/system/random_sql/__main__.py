@@ -12,9 +12,9 @@ from random import SystemRandom
 from tempfile import TemporaryDirectory
 
 from .datasets import ENGINES, run_dataset_trial
-from .trial import classic_session, connect_session, run_trial
+from .trial import classic_session, connect_session, run_trial, sail_session
 
-_SESSIONS = {"classic": classic_session, "connect": connect_session}
+_SESSIONS = {"classic": classic_session, "connect": connect_session, "sail": sail_session}
 _MOST_SEEDS = 2**32
 _MESSAGES = 10
 _FAULTS_SHOWN = 10

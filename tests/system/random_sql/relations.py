@@ -271,7 +271,9 @@ class World:
                 reader = reader.option("commitLog", "auto")
             if name == "messages_all":
                 reader = reader.option("decompressBody", "false")
-            self._add(reader.load(paths).select(*both), name, both)
+            # Sail drops a list of paths that load() is given.
+            several = reader.option("paths", json.dumps(paths)).load()
+            self._add(several.select(*both), name, both)
 
     def _save_keyed(self, name: str, stores: list[Made], *, store: bool) -> None:
         stored = _STORE if store else {}
@@ -371,14 +373,13 @@ class World:
         return name
 
     def _save(self, name: str, rows: Iterable[Row], columns: dict[str, pa.DataType]) -> None:
-        """Save rows as Parquet, which Spark reads without Python, and cache them."""
+        """Save rows as Parquet, which engines read without Python, and cache them."""
         schema = pa.schema([pa.field(each, type_) for each, type_ in columns.items()])
         lists = [{each: row[each] for each in columns} for row in rows]
         path = self.directory / f"{name}.parquet"
         pq.write_table(pa.Table.from_pylist(lists, schema), path)
         view = "truth_" + name
-        self.spark.read.parquet(str(path)).createOrReplaceTempView(view)
-        self.spark.sql(f"CACHE LAZY TABLE {view}")
+        self.spark.read.parquet(str(path)).cache().createOrReplaceTempView(view)
 
 
 def _kinds(columns: dict[str, pa.DataType]) -> dict[str, str]:

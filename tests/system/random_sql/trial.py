@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from .queries import Query
 
-__all__ = ["Outcome", "classic_session", "connect_session", "run_trial"]
+__all__ = ["Outcome", "classic_session", "connect_session", "run_trial", "sail_session"]
 
 _CONFS = {
     "spark.sql.session.timeZone": "UTC",
@@ -105,6 +105,19 @@ def connect_session(directory: Path) -> SparkSession:
     RemoteSession._start_connect_server("local[1]", confs)
     os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
     session: SparkSession = RemoteSession.builder.remote(f"sc://localhost:{port}").getOrCreate()
+    return session
+
+
+def sail_session(directory: Path) -> SparkSession:  # noqa: ARG001  (what every session takes)
+    """Return a session of Sail, whose server runs in this process."""
+    from pysail.spark import SparkConnectServer
+    from pyspark.sql.connect.session import SparkSession as RemoteSession
+
+    server = SparkConnectServer()
+    server.start(background=True)
+    _, port = server.listening_address
+    session: SparkSession = RemoteSession.builder.remote(f"sc://127.0.0.1:{port}").getOrCreate()
+    session._server = server  # it ends when nobody holds it
     return session
 
 
