@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
+from pyspark.errors import IllegalArgumentException
 from pyspark.sql.functions import udtf
 from pyspark.sql.pandas import functions
 
@@ -40,27 +41,59 @@ _HASH_OF_UNITS = "rmq_key_hash_of_units"
 # What DESCRIBE FUNCTION shows; Spark takes no text for functions in Python.
 _KEY_HASH_DOC = "The hash by which a RocketMQ broker indexes a key of a topic."
 _HASH_OF_UNITS_DOC = "Internal: a part of rmq_key_hash."
+# What to use where an engine has no table functions that plan.
+_INSTEAD = {
+    _LOOKUP: "pyspark_rmqindex.lookup(keys, path), or a load with the options topic and keys",
+    EXPLAIN: "rmqindex.explain_lookup(path, topic, key), or the command rmqindex explain",
+}
 # The number of listings that a task caches if each row has its own path.
 _MAX_LISTINGS = 256
 
 
 def register_functions(spark: SparkSession) -> None:
     """Register the functions in a session; see :func:`pyspark_rmqindex.register`."""
-    # Most calls return one row, for which Arrow batches are slower than plain rows.
-    spark.udtf.register(
-        _LOOKUP, cast("UserDefinedTableFunction", udtf(_LookupFunction, useArrow=False))
-    )
-    explain = udtf(ExplainFunction, useArrow=False)
-    spark.udtf.register(EXPLAIN, cast("UserDefinedTableFunction", explain))
     spark.udf.register(_KEY_HASHES, _key_hashes())
-    spark.sql(
-        f"CREATE OR REPLACE TEMPORARY FUNCTION {_HASH_OF_UNITS}(units STRING) "
-        f"RETURNS INT COMMENT '{_HASH_OF_UNITS_DOC}' RETURN {hash_of_units()}"
-    ).collect()
-    spark.sql(
-        f"CREATE OR REPLACE TEMPORARY FUNCTION {_KEY_HASH}(topic STRING, key STRING) "
-        f"RETURNS INT COMMENT '{_KEY_HASH_DOC}' RETURN {_HASH_OF_UNITS}({UNITS})"
-    ).collect()
+    functions: dict[str, type] = {_LOOKUP: _LookupFunction, EXPLAIN: ExplainFunction}
+    if not _creates_functions(spark):
+        spark.udf.register(_KEY_HASH, _key_hashes())
+        functions = {name: _refused(name, instead) for name, instead in _INSTEAD.items()}
+    for name, function in functions.items():
+        # Most calls return one row, for which Arrow batches are slower than plain rows.
+        made = cast("UserDefinedTableFunction", udtf(function, useArrow=False))
+        spark.udtf.register(name, made)
+
+
+def _creates_functions(spark: SparkSession) -> bool:
+    """Create ``rmq_key_hash`` in SQL; return False if the engine has no such functions, as Sail."""
+    try:
+        spark.sql(
+            f"CREATE OR REPLACE TEMPORARY FUNCTION {_HASH_OF_UNITS}(units STRING) "
+            f"RETURNS INT COMMENT '{_HASH_OF_UNITS_DOC}' RETURN {hash_of_units()}"
+        ).collect()
+        spark.sql(
+            f"CREATE OR REPLACE TEMPORARY FUNCTION {_KEY_HASH}(topic STRING, key STRING) "
+            f"RETURNS INT COMMENT '{_KEY_HASH_DOC}' RETURN {_HASH_OF_UNITS}({UNITS})"
+        ).collect()
+    except IllegalArgumentException:
+        return False
+    return True
+
+
+def _refused(name: str, instead: str) -> type:
+    """Return a table function whose every call is refused."""
+
+    class Refused:
+        @staticmethod
+        def analyze(*_: AnalyzeArgument, **__: AnalyzeArgument) -> NoReturn:
+            raise ValueError(
+                f"{name}: expected an engine that passes what a table function plans on to its "
+                f"tasks, as Spark does and Sail 0.7 does not; use {instead}"
+            )
+
+        def eval(self, *_: Any, **__: Any) -> Sequence[tuple[Any, ...]]:  # noqa: ANN401
+            return []
+
+    return Refused
 
 
 def _key_hashes() -> Any:  # noqa: ANN401  (a function of Spark)
