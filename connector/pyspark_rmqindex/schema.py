@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import difflib
 import inspect
+import json
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader
-from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -26,8 +28,6 @@ from rmqindex import RmqIndexError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import pyarrow as pa
 
 KEY_COLUMNS: dict[str, DataType] = {"topic": StringType(), "key": StringType()}
 
@@ -49,6 +49,9 @@ STORE_COLUMN = "store"
 MATCH_COLUMN = "match_state"
 
 _TEXTS = ArrayType(StringType())
+
+# Where Spark has the metadata of a column in an Arrow schema.
+_METADATA = b"SPARK::metadata::json"
 
 # The body as text, which exists only where an option or a schema asks for it.
 _TEXT_COLUMN = "body_text"
@@ -122,8 +125,57 @@ _QUEUE_COLUMNS: dict[str, DataType] = {
 }
 
 
+class Columns(StructType):
+    """Columns of Spark that are an Arrow schema too, as engines with no types of Spark ask for.
+
+    Sail takes a schema by Arrow's protocol before it looks for Spark's types, which it cannot
+    convert with PySpark 4.2: that one wants to be told the zone of TIMESTAMP.
+    """
+
+    #: The Arrow schema that an engine asked for; None for the one that Spark requires.
+    asked: pa.Schema | None = None
+
+    @classmethod
+    def typeName(cls) -> str:  # noqa: N802  (Spark's name, which it makes of the class's)
+        """Return the name of the type."""
+        return StructType.typeName()
+
+    @classmethod
+    def of(cls, schema: StructType | pa.Schema) -> StructType:
+        """Return the columns that an engine asks a reader for: Sail hands over an Arrow schema."""
+        if isinstance(schema, StructType):
+            return schema
+        columns = cls(from_arrow_schema(schema).fields)
+        columns.asked = schema
+        return columns
+
+    def only(self, names: Sequence[str]) -> StructType:
+        """Return some of the columns, in this order."""
+        columns = Columns([self[name] for name in names])
+        if self.asked is not None:
+            columns.asked = pa.schema([self.asked.field(name) for name in names])
+        return columns
+
+    def __arrow_c_schema__(self) -> object:
+        """Return the Arrow schema, as Arrow's protocol has it, with the metadata of the columns."""
+        fields = [
+            # PySpark 4.1 would leave it out.
+            arrow.with_metadata({_METADATA: json.dumps(field.metadata)} if field.metadata else None)
+            for arrow, field in zip(arrow_schema(self), self.fields, strict=True)
+        ]
+        return pa.schema(fields).__arrow_c_schema__()
+
+    def __eq__(self, other: object) -> bool:
+        """Compare as Spark compares columns."""
+        return isinstance(other, StructType) and StructType(self.fields) == StructType(other.fields)
+
+    __hash__ = StructType.__hash__
+
+
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """Return exactly the Arrow schema that Spark requires of batches."""
+    """Return exactly the Arrow schema that Spark, or another engine, requires of batches."""
+    if isinstance(schema, Columns) and schema.asked is not None:
+        return schema.asked
     # PySpark 4.1 always uses UTC, and has no such parameter.
     if "timezone" in inspect.signature(to_arrow_schema).parameters:
         return to_arrow_schema(schema, timezone="UTC")
@@ -195,7 +247,7 @@ def select_columns(
     known = {field.name: field.dataType for field in full.fields}
     fields = [StructField(name.lower(), known.get(name.lower(), NullType())) for name in names]
     check_columns(StructType(fields), full)
-    return StructType(fields)
+    return Columns(fields)
 
 
 def check_selected(schema: StructType, names: Sequence[str] | None) -> None:
@@ -216,7 +268,7 @@ def _without_text(columns: dict[str, DataType]) -> dict[str, DataType]:
 
 
 def _struct(columns: dict[str, DataType]) -> StructType:
-    return StructType([StructField(name, type_) for name, type_ in columns.items()])
+    return Columns([StructField(name, type_) for name, type_ in columns.items()])
 
 
 def check_schema(schema: StructType, *, keys: bool, log: bool = False) -> None:
@@ -297,5 +349,7 @@ class PrunedReader(DataSourceReader):
                     f"pruneColumns: expected columns among {', '.join(self._schema.names)}, got "
                     f"{name!r}"
                 )
-        self._schema = StructType([known[name.lower()] for name in schema.names])
+        names = [known[name.lower()].name for name in schema.names]
+        kept = self._schema if isinstance(self._schema, Columns) else Columns(self._schema.fields)
+        self._schema = kept.only(names)
         return self._schema

@@ -30,6 +30,10 @@ _BROKER = "give the path of a store to load(), since files are read and no broke
 _NO_TIMES = "filter by queue_offset in WHERE, since a ConsumeQueue has no times"
 _FOLDER = "give load() the directory of one topic or queue"
 _FIXED = "leave it out, since the files are binary and their columns are fixed"
+_ONE_BATCH = (
+    "leave it out of df.write; an engine that writes a stream as one batch, as Sail does, has no "
+    "streams into an index: use df.write"
+)
 _TRIGGER = "set .trigger(processingTime='1 minute') on the query"
 
 
@@ -136,6 +140,7 @@ FOREIGN: dict[str, tuple[str, dict[Family, str]]] = {
             _same(_FIXED),
         ),
         (("maxRecordsPerFile",), _same("write {maxIndexNum}", ("write",))),
+        (("checkpointLocation",), _same(_ONE_BATCH, ("write",))),
     )
     for name in names
 }

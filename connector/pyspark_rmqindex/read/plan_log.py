@@ -16,15 +16,18 @@ from pathlib import Path
 from tempfile import gettempdir
 from typing import TYPE_CHECKING
 
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import StringType, StructField
 
 from pyspark_rmqindex.log_lines import log_warning, write_line
 from pyspark_rmqindex.messages.reader import MessagePlan
+from pyspark_rmqindex.schema import Columns
 from rmqindex import RmqIndexError
 from rmqindex.storage import RecordKind, from_json, to_json, write_own
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from pyspark.sql.types import StructType
 
     from rmqindex.storage import Fields
 
@@ -156,7 +159,7 @@ def plan_schema(options: Mapping[str, str]) -> StructType:
     else:
         plan = _PLAN.read(path)
     metadata = {} if plan is None else {_METADATA: json.dumps(to_json(plan))}
-    return StructType([StructField(_METADATA, StringType(), metadata=metadata)])
+    return Columns([StructField(_METADATA, StringType(), metadata=metadata)])
 
 
 def plan_from_schema(schema: StructType) -> Plan | None:

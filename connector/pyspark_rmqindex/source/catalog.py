@@ -13,13 +13,16 @@ import json
 import re
 from typing import TYPE_CHECKING
 
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import StructField
 
 from pyspark_rmqindex.options import OPTIONS
+from pyspark_rmqindex.schema import Columns
 from rmqindex.storage import Location
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from pyspark.sql.types import StructType
 
 _METADATA = "rmqindex.options"
 # The prefix that Spark gives to the names of CREATE TABLE's OPTIONS.
@@ -65,7 +68,7 @@ def with_options(schema: StructType, options: Mapping[str, str]) -> StructType:
     """Return the columns with the options, except S3 keys, in the metadata of each."""
     shown = {name: value for name, value in options.items() if name.lower() not in _SECRETS}
     text = json.dumps(dict(sorted(shown.items())))
-    return StructType(
+    return Columns(
         [
             StructField(field.name, field.dataType, field.nullable, {_METADATA: text})
             for field in schema.fields
@@ -105,9 +108,10 @@ def check_paths(paths: Sequence[str], *, created: bool = False) -> None:
     """Raise for a relation without a path, or a catalog table with a relative one."""
     if not paths:
         raise ValueError(
-            "option 'path': expected a path, in load() or as an option, got none. A catalog table "
-            "keeps its options only where it was created without a list of columns: CREATE TABLE "
-            ".. USING .. OPTIONS (path '/data/store')"
+            "option 'path': expected a path, in load() or as an option, got none. Of load(['a', "
+            "'b']) Sail passes none: give the option paths instead, '[\"a\", \"b\"]'. A catalog "
+            "table keeps its options only where it was created without a list of columns: CREATE "
+            "TABLE .. USING .. OPTIONS (path '/data/store')"
         )
     for path in paths if created else ():
         if not _ABSOLUTE.match(path):

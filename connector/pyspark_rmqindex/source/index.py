@@ -81,6 +81,7 @@ class DefaultSource(DataSource):
         from pyspark_rmqindex.read.plan_leak_reader import SharedPlanReader
         from pyspark_rmqindex.read.reader import IndexReader, PushdownReader
         from pyspark_rmqindex.schema import (
+            Columns,
             check_columns,
             check_schema,
             check_selected,
@@ -94,6 +95,9 @@ class DefaultSource(DataSource):
         from pyspark_rmqindex.spark_version import check_pushdown_support, plans_each_scan
 
         pass_distant_times()
+        asked, schema = schema, Columns.of(schema)
+        # Only Spark shares plans and options between scans, and only it asks by its own types.
+        is_spark = schema is asked
         raw = relation_options(schema, self.options)
         options = read_options(raw)
         check_paths(options.paths)
@@ -107,8 +111,9 @@ class DefaultSource(DataSource):
         if not options.pushdown:
             return IndexReader(options, schema, raw)
         check_pushdown_support("option 'pushdown'")
-        check_pushdown(schema, raw)
-        if plans_each_scan():
+        if is_spark:
+            check_pushdown(schema, raw)
+        if plans_each_scan() or not is_spark:
             return PushdownReader(options, schema, raw)
         if not is_of_table(raw):
             return IndexReader(without_pushdown(options, raw), schema, raw)
@@ -139,9 +144,10 @@ class DefaultSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the writer."""
+        from pyspark_rmqindex.schema import Columns
         from pyspark_rmqindex.write.writer import IndexWriter
 
-        writer: DataSourceWriter = IndexWriter(schema, overwrite, self.options)
+        writer: DataSourceWriter = IndexWriter(Columns.of(schema), overwrite, self.options)
         return writer
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802

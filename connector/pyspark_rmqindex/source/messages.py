@@ -51,10 +51,11 @@ class MessageSource(ReadOnlySource):
         from pyspark_rmqindex.options import message_options
         from pyspark_rmqindex.read.filters import pass_distant_times
         from pyspark_rmqindex.read.plan_log import report_plan
-        from pyspark_rmqindex.schema import check_columns, check_selected, message_schema
+        from pyspark_rmqindex.schema import Columns, check_columns, check_selected, message_schema
         from pyspark_rmqindex.source.catalog import check_paths, relation_options
 
         pass_distant_times()
+        schema = Columns.of(schema)
         raw = relation_options(schema, self.options)
         options = message_options(raw)
         check_paths(options.paths)

@@ -42,10 +42,11 @@ class QueueSource(ReadOnlySource):
         from pyspark_rmqindex.messages.queues import QueueReader
         from pyspark_rmqindex.options import queue_options
         from pyspark_rmqindex.read.filters import pass_distant_times
-        from pyspark_rmqindex.schema import check_columns, check_selected, queue_schema
+        from pyspark_rmqindex.schema import Columns, check_columns, check_selected, queue_schema
         from pyspark_rmqindex.source.catalog import check_paths, relation_options
 
         pass_distant_times()
+        schema = Columns.of(schema)
         options = queue_options(relation_options(schema, self.options))
         check_paths(options.paths)
         check_selected(schema, options.columns)

@@ -100,6 +100,8 @@ def table(
         .option("keyColumns", option_text("keyColumns", keys))
         .option("relation", relation_name(_master(spark)))
     )
+    if not isinstance(paths, str):  # as Spark hands a list over, and Sail does not
+        return reader.option("paths", json.dumps(paths)).load().where(BUILT_IN_FILTER)
     return reader.load(paths).where(BUILT_IN_FILTER)
 
 
