@@ -13,8 +13,8 @@ from benchmarks._data import offsets
 from benchmarks._rounds import Comparison, Goal, compared, interleaved, timed
 from pyspark_rmqindex import lookup
 from pyspark_rmqindex.files import list_slices
-from pyspark_rmqindex.join.cost import crossover as estimated_crossover
-from pyspark_rmqindex.join.cost import is_scanned
+from pyspark_rmqindex.join.task import crossover as estimated_crossover
+from pyspark_rmqindex.join.task import is_scanned
 from pyspark_rmqindex.options import read_options
 from rmqindex import HashSet, IndexFile
 

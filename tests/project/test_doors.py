@@ -25,7 +25,7 @@ EXCEPTIONS = {
     "project/test_doors.py": (None, "it has what is wrong as texts"),
     "fuzz/": (None, "a target gives bytes to one decoder, which is inside a room"),
     "support/appends.py": (
-        {"rmqindex.indexwriter.append_in_place"},
+        {"rmqindex.indexwriter.writer"},
         "the commit of a stream takes such an append from within",
     ),
     "support/command_line.py": (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rmqindex.indexwriter.append_in_place import InPlaceAppend
+from rmqindex.indexwriter.writer import InPlaceAppend
 
 __all__ = ["append_of"]
 

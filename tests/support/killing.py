@@ -24,8 +24,8 @@ _PRELOADED = [
     "pandas",  # PyArrow imports it to make an array of a list
     "pytest",
     "pyspark_rmqindex.stream.writer",
-    "pyspark_rmqindex.write.writer",
-    "rmqindex.indexwriter.append_in_place",
+    "pyspark_rmqindex.write.job",
+    "rmqindex.indexwriter.writer",
     "rmqindex.bulk.rebuild",
     "rmqindex.transaction.local_staging",
 ]

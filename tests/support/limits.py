@@ -14,7 +14,7 @@ __all__ = ["small"]
 _PLACES = {
     "flush_entries": ("rmqindex.bulk.rebuild", "_FLUSH_ENTRIES"),
     "copy_bytes": ("rmqindex.transaction.object_staging", "_COPY_BYTES"),
-    "run_rows": ("pyspark_rmqindex.write.writer", "_RUN_ROWS"),
+    "run_rows": ("pyspark_rmqindex.write.job", "_RUN_ROWS"),
     "write_index_run_rows": ("pyspark_rmqindex.write.write_index", "_RUN_ROWS"),
     "commit_rows": ("pyspark_rmqindex.write.write_index", "_COMMIT_ROWS"),
     "stream_run_rows": ("pyspark_rmqindex.stream.writer", "_RUN_ROWS"),

@@ -11,7 +11,7 @@ from rmqindex.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from pyspark_rmqindex.join.key_chunk import KeyColumns as KeyColumns
-    from pyspark_rmqindex.join.key_hashes import hash_columns as hash_columns
+    from pyspark_rmqindex.join.key_chunk import hash_columns as hash_columns
     from pyspark_rmqindex.join.task import LookupTask as LookupTask
 else:
     __getattr__, __dir__, __all__ = lazy_exports(__name__)

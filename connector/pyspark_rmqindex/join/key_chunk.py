@@ -18,10 +18,11 @@ from typing import IO, TYPE_CHECKING, Self
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from pyspark_rmqindex.join.key_hashes import hash_known
 from pyspark_rmqindex.read.batches import MAX_ROWS, concatenate
-from rmqindex import HashSet
+from rmqindex import HashSet, index_key_hashes
+from rmqindex.keys import NotUtf8Error, not_utf8
 from rmqindex.layout import INT64_MAX, INT64_MIN
 from rmqindex.storage import naming
 from rmqindex.times import to_milliseconds
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from numpy.typing import NDArray
+
 
 _ALWAYS = {"begin": INT64_MIN, "end": INT64_MAX}
 
@@ -285,3 +287,33 @@ def _milliseconds(times: pa.Array, name: str) -> NDArray[np.int64]:
     micros = times.cast(pa.int64()).fill_null(0).to_numpy()
     milliseconds = to_milliseconds(micros, up=name == "begin")
     return np.where(missing, _ALWAYS[name], milliseconds)
+
+
+def hash_columns(topics: pa.Array, keys: pa.Array) -> pa.Array:
+    """Hash a batch of columns; NULL and text that is not UTF-8 give NULL."""
+    hashes, valid = hash_known(topics, keys)
+    if valid is None:
+        return pa.array(hashes)
+    return pc.replace_with_mask(pa.nulls(len(valid), pa.int32()), valid, pa.array(hashes))
+
+
+def hash_known(topics: pa.Array, keys: pa.Array) -> tuple[NDArray[np.int32], pa.Array | None]:
+    """Hash the rows that can match an entry: no entry has a key that is NULL or not UTF-8."""
+    valid = None
+    if topics.null_count or keys.null_count:
+        valid = pc.and_(topics.is_valid(), keys.is_valid())
+    try:
+        return _hashes(topics, keys, valid), valid
+    except NotUtf8Error:
+        valid = pc.and_(topics.is_valid(), keys.is_valid())
+        for column in (topics, keys):
+            invalid = not_utf8(column)
+            if invalid is not None:
+                valid = pc.and_not(valid, pa.array(invalid))
+        return _hashes(topics, keys, valid), valid
+
+
+def _hashes(topics: pa.Array, keys: pa.Array, valid: pa.Array | None) -> NDArray[np.int32]:
+    if valid is None:
+        return index_key_hashes(topics, keys)
+    return index_key_hashes(topics.filter(valid), keys.filter(valid))

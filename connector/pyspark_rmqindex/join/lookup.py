@@ -16,9 +16,17 @@ from pyspark_rmqindex.files.slices import FileSlice  # noqa: TC001  (read by fro
 from pyspark_rmqindex.files.stores import with_logs
 from pyspark_rmqindex.job_names import named_jobs
 from pyspark_rmqindex.join.arguments import check_arguments, key_columns, keys_frame
-from pyspark_rmqindex.join.cost import STRATEGIES, Strategy, crossover, lookup_cost
 from pyspark_rmqindex.join.summary import LookupSummary, register_lookup
-from pyspark_rmqindex.join.task import HOWS, KEYS_ONLY, How, LookupTask
+from pyspark_rmqindex.join.task import (
+    HOWS,
+    KEYS_ONLY,
+    STRATEGIES,
+    How,
+    LookupTask,
+    Strategy,
+    crossover,
+    lookup_cost,
+)
 from pyspark_rmqindex.log_lines import log_warning
 from pyspark_rmqindex.options import AUTO, option_text, planned_bound, read_options
 from pyspark_rmqindex.read.lacking import lacking

@@ -7,6 +7,7 @@ each entry found with the rows of its hash.
 from __future__ import annotations
 
 import contextlib
+import math
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
@@ -17,12 +18,12 @@ import pyarrow.compute as pc
 
 from pyspark_rmqindex.files.listing import open_slice
 from pyspark_rmqindex.files.slices import as_planned
-from pyspark_rmqindex.join.cost import Strategy, is_scanned
 from pyspark_rmqindex.join.key_chunk import KeyChunk, KeyColumns, Limits
 from pyspark_rmqindex.read.batches import BatchBuilder, keep, merge
 from pyspark_rmqindex.read.plan_log import log_plan
 from pyspark_rmqindex.read.verification import MessageCheck, handle_unverified, of_keys
 from pyspark_rmqindex.schema import MATCH_COLUMN
+from rmqindex.layout import ENTRY_SIZE
 from rmqindex.messagestore import EVERYTHING, Range
 from rmqindex.query import VERIFIED
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from pyspark_rmqindex.files.slices import FileSlice
     from pyspark_rmqindex.options import ReadOptions
     from rmqindex import IndexFile
+
 
 How = Literal["inner", "left", "semi", "anti"]
 HOWS = ("inner", "left", "semi", "anti")
@@ -228,3 +230,69 @@ def _count(texts: pa.Array, text: str) -> int:
 def _beside(keys: pa.RecordBatch, schema: pa.Schema, columns: Sequence[pa.Array]) -> pa.RecordBatch:
     both = pa.schema([*keys.schema, *schema])
     return pa.RecordBatch.from_arrays([*keys.columns, *columns], schema=both)
+
+
+Strategy = Literal["auto", "probe", "scan"]
+STRATEGIES = ("auto", "probe", "scan")
+
+# Nanoseconds for a local file in the page cache.
+_SLOT_COST = 90
+_STEP_COST = 45
+_ENTRY_COST = 5.2
+_KEY_COST = 40
+# How much more an entry costs each time the number of keys doubles, once their filter no longer
+# fits into the processor's nearest caches; where that begins, in keys; and the most it adds.
+_FILTER_COST = 3.0
+_CACHED_KEYS = 1 << 17
+_FILTER_COST_AT_MOST = 12.0
+_EVERY_HASH = 2**31
+# For a remote store: a request, several of which run at once, and each byte of a long read.
+_REQUEST_COST = 5_000_000
+_BYTE_COST = 10
+
+
+def probe_cost(keys: int, file_slice: FileSlice, *, remote: bool) -> float:
+    """Return the cost of probing the slots of keys, nanoseconds."""
+    load = (file_slice.limit - 1) / file_slice.hash_slot_num
+    # A key walks the entries of its slot, whether any of them is its own or not.
+    return keys * (_page_cost(_SLOT_COST, remote) + load * _page_cost(_STEP_COST, remote))
+
+
+def scan_cost(keys: int, file_slice: FileSlice, *, remote: bool) -> float:
+    """Return the cost of reading all entries and comparing them with keys, nanoseconds."""
+    doublings = max(0.0, math.log2(max(keys, 1) / _CACHED_KEYS))
+    entry = _ENTRY_COST + min(_FILTER_COST * doublings, _FILTER_COST_AT_MOST)
+    if remote:
+        entry += ENTRY_SIZE * _BYTE_COST
+    return (file_slice.limit - 1) * entry + keys * _KEY_COST
+
+
+def crossover(file_slice: FileSlice, *, remote: bool) -> int:
+    """Return the number of distinct key hashes up to which a probe is cheaper than a scan."""
+    low, high = 0, _EVERY_HASH
+    while high - low > 1:
+        middle = (low + high) // 2
+        if is_scanned(middle, file_slice, "auto", remote=remote):
+            high = middle
+        else:
+            low = middle
+    return low
+
+
+def is_scanned(keys: int, file_slice: FileSlice, strategy: Strategy, *, remote: bool) -> bool:
+    """Return whether a file is scanned for keys rather than probed."""
+    if strategy != "auto":
+        return strategy == "scan"
+    return probe_cost(keys, file_slice, remote=remote) > scan_cost(keys, file_slice, remote=remote)
+
+
+def lookup_cost(keys: int, slices: Iterable[FileSlice], *, remote: bool) -> float:
+    """Return the lowest cost for one task to find keys in some files, nanoseconds."""
+    return sum(
+        min(probe_cost(keys, file_slice, remote=remote), scan_cost(keys, file_slice, remote=remote))
+        for file_slice in slices
+    )
+
+
+def _page_cost(local: int, remote: bool) -> int:
+    return _REQUEST_COST if remote else local

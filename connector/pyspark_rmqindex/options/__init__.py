@@ -7,7 +7,6 @@ The functions turn the options that Spark passes into one of these dataclasses, 
 """
 
 from pyspark_rmqindex.options.kinds import AUTO, COLUMNS, Option, Scope
-from pyspark_rmqindex.options.messages import MessageOptions, MessageStreamOptions, QueueOptions
 from pyspark_rmqindex.options.parse import (
     OPTIONS,
     message_options,
@@ -22,7 +21,14 @@ from pyspark_rmqindex.options.parse import (
     stream_options,
     wants_pushdown,
 )
-from pyspark_rmqindex.options.read import ReadOptions, StreamOptions, Unverified
+from pyspark_rmqindex.options.read import (
+    MessageOptions,
+    MessageStreamOptions,
+    QueueOptions,
+    ReadOptions,
+    StreamOptions,
+    Unverified,
+)
 from pyspark_rmqindex.options.times import (
     EXECUTION_ID,
     LocalBound,

@@ -10,8 +10,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark_rmqindex.options.foreign import advice_on
 from pyspark_rmqindex.options.kinds import options_of
-from pyspark_rmqindex.options.messages import MessageOptions, MessageStreamOptions, QueueOptions
-from pyspark_rmqindex.options.read import ReadOptions, StreamOptions
+from pyspark_rmqindex.options.read import (
+    MessageOptions,
+    MessageStreamOptions,
+    QueueOptions,
+    ReadOptions,
+    StreamOptions,
+)
 from pyspark_rmqindex.options.shared import S3Options
 from pyspark_rmqindex.options.write import SinkOptions
 from rmqindex.arguments import is_int

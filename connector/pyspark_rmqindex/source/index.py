@@ -145,7 +145,7 @@ class DefaultSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the writer."""
         from pyspark_rmqindex.schema import Columns
-        from pyspark_rmqindex.write.writer import IndexWriter
+        from pyspark_rmqindex.write.job import IndexWriter
 
         writer: DataSourceWriter = IndexWriter(Columns.of(schema), overwrite, self.options)
         return writer

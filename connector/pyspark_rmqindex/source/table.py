@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
@@ -14,16 +15,16 @@ from pyspark_rmqindex.options import option_text
 from pyspark_rmqindex.read.plan_leak import BUILT_IN_FILTER, relation_name
 from pyspark_rmqindex.read.plan_log import ScanPlan, plan_from_schema
 from pyspark_rmqindex.source.catalog import relation_options
-from pyspark_rmqindex.source.connect_relations import loads_of
 from pyspark_rmqindex.spark_version import check_pushdown_support
 from pyspark_rmqindex.worker_python import check_worker_python
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from pyspark.sql import SparkSession
 
     from pyspark_rmqindex.messages.reader import MessagePlan
+
 
 _FORMAT = "rmqindex"
 # Those that record what they read.
@@ -239,3 +240,37 @@ def _relation(leaf: Any) -> tuple[str, dict[str, str]] | None:  # noqa: ANN401  
         return None
     columns = StructType.fromJson(json.loads(leaf.schema().json()))  # noqa: TID251  (from Spark)
     return name, relation_options(columns, dict(leaf.options().asCaseSensitiveMap()))
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectLoad:
+    """A load, as the client has it."""
+
+    name: str
+    options: tuple[tuple[str, str], ...]
+    paths: tuple[str, ...]
+
+
+def loads_of(df: DataFrame) -> set[ConnectLoad] | None:
+    """Return the loads in a DataFrame's plan."""
+    client_frame: Any = df
+    plan = client_frame._plan.to_proto(df.sparkSession.client)  # noqa: SLF001  (there is no other way)
+    found = list(_messages(plan))
+    names = {type(each).__name__ for each in found}
+    if names & {"NamedTable", "SQL", "SqlCommand", "CachedRemoteRelation"}:
+        return None
+    return {
+        ConnectLoad(each.format, tuple(sorted(each.options.items())), tuple(each.paths))
+        for each in found
+        if type(each).__name__ == "DataSource"
+    }
+
+
+def _messages(message: Any) -> Iterator[Any]:  # noqa: ANN401  (of protobuf)
+    yield message
+    for field, value in message.ListFields():
+        if field.message_type is None or field.message_type.GetOptions().map_entry:
+            continue
+        # Which fields are repeated is asked in different ways by versions of protobuf.
+        for each in [value] if hasattr(value, "ListFields") else value:
+            yield from _messages(each)

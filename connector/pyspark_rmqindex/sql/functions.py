@@ -8,7 +8,7 @@ from pyspark.errors import IllegalArgumentException
 from pyspark.sql.functions import udtf
 from pyspark.sql.pandas import functions
 
-from pyspark_rmqindex.join.key_hashes import hash_columns
+from pyspark_rmqindex.join.key_chunk import hash_columns
 from pyspark_rmqindex.sql.calls import (
     at_directory,
     bind,
@@ -100,7 +100,7 @@ def _key_hashes() -> Any:  # noqa: ANN401  (a function of Spark)
     """Return the function of whole columns, of Arrow's or, where Spark lacks those, pandas'."""
     # PySpark's stubs ask for the kind of function, and PySpark itself warns of naming it.
     if not hasattr(functions, "arrow_udf"):
-        from pyspark_rmqindex.sql.series_hashes import hash_series  # noqa: PLC0415
+        from pyspark_rmqindex.sql.key_hash import hash_series  # noqa: PLC0415
 
         return functions.pandas_udf(hash_series, "int")  # type: ignore[call-overload]
     return functions.arrow_udf(hash_columns, "int")  # type: ignore[call-overload]

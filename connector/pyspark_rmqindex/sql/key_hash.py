@@ -11,6 +11,11 @@ It parses up to twelve digits at once, which is what fits into 64 bits, and each
 
 from __future__ import annotations
 
+import pandas as pd
+import pyarrow as pa
+
+from pyspark_rmqindex.join.key_chunk import hash_columns
+
 _BASE = 31
 _MODULUS = 2**32
 # String.hashCode has 32 bits; the broker takes its absolute value, or 0 for -2**31, which has none.
@@ -63,3 +68,12 @@ def _unrolled() -> str:
 def _looped() -> str:
     step = f"(h * {_BASE} + CAST(conv(unit, 16, 10) AS BIGINT)) % {_MODULUS}"
     return f"aggregate(regexp_extract_all(units, '....', 0), 0L, (h, unit) -> {step})"
+
+
+def hash_series(topics: pd.Series, keys: pd.Series) -> pd.Series:
+    """Hash a batch of columns; NULL gives NULL; pandas refuses text that is not UTF-8."""
+    columns = (pa.Array.from_pandas(column, type=pa.string()) for column in (topics, keys))
+    hashes: pd.Series = hash_columns(*columns).to_pandas(
+        types_mapper={pa.int32(): pd.Int32Dtype()}.get
+    )
+    return hashes

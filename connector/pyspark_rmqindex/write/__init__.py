@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rmqindex.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
+    from pyspark_rmqindex.write.job import IndexWriter as IndexWriter
     from pyspark_rmqindex.write.job import write_options as write_options
-    from pyspark_rmqindex.write.writer import IndexWriter as IndexWriter
 else:
     __getattr__, __dir__, __all__ = lazy_exports(__name__)

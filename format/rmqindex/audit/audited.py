@@ -19,7 +19,7 @@ from rmqindex.indexfile.geometry import (
     usual_layout,
 )
 from rmqindex.indexfile.uncounted import looks_emptied
-from rmqindex.indexwriter.linking import LINK_BATCH
+from rmqindex.indexwriter.appender import LINK_BATCH
 from rmqindex.layout.index_file import (
     ENTRY_DTYPE,
     ENTRY_SIZE,

@@ -17,7 +17,7 @@ from rmqindex.audit.audited import UncountedEntries, elapsed_seconds, entry_byte
 from rmqindex.errors import RmqIndexError
 from rmqindex.indexfile.decoding import links_of, slots_of
 from rmqindex.indexfile.uncounted import damaged_count
-from rmqindex.indexwriter.linking import LINK_BATCH, link
+from rmqindex.indexwriter.appender import LINK_BATCH, link
 from rmqindex.layout.index_file import (
     BEGIN_PHY_OFFSET_OFFSET,
     BEGIN_TIMESTAMP_OFFSET,

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rmqindex.bulk.files import FilePlan, IndexState
     from rmqindex.bulk.job import WriteJob
     from rmqindex.bulk.sorted_runs import Order, RunSlice
-    from rmqindex.indexwriter.append_in_place import InPlaceAppend
+    from rmqindex.indexwriter.writer import InPlaceAppend
     from rmqindex.storage.location import Location
     from rmqindex.transaction.append_undo import AppendUndo, HeaderMark, UndoableAppend
     from rmqindex.transaction.staging import Staging

@@ -19,8 +19,7 @@ from rmqindex.errors import RmqIndexError
 from rmqindex.indexfile.committed import header_of
 from rmqindex.indexfile.geometry import Layout
 from rmqindex.indexfile.reader import IndexFile
-from rmqindex.indexwriter.append_in_place import InPlaceAppend
-from rmqindex.indexwriter.writer import open_appender
+from rmqindex.indexwriter.writer import InPlaceAppend, open_appender
 from rmqindex.layout.index_file import (
     FIRST_POSITION,
     IndexHeader,
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rmqindex.bulk.sorted_runs import Order, RunSlice
-    from rmqindex.indexwriter.append_in_place import Entries
+    from rmqindex.indexwriter.writer import Entries
     from rmqindex.transaction.directories import FileEntry
     from rmqindex.transaction.staging import Staging
 

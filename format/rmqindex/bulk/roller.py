@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from rmqindex.indexwriter.append_in_place import InPlaceFlush
 from rmqindex.indexwriter.appender import EntryAppender
-from rmqindex.indexwriter.writer import open_appender
+from rmqindex.indexwriter.writer import InPlaceFlush, open_appender
 from rmqindex.store.names import next_names
 from rmqindex.transaction.append_undo import HeaderMark
 

@@ -18,9 +18,8 @@ from typing import Any, NamedTuple
 import click
 
 from rmqindex.answers.text import complain
-from rmqindex.cli.invocation import Context
+from rmqindex.cli.invocation import Context, error_text, reworded
 from rmqindex.cli.streams import OutputError, drop_output, open_streams
-from rmqindex.cli.wording import error_text, reworded
 from rmqindex.errors import RmqIndexError
 
 _NAME = "rmqindex"

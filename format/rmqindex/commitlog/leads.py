@@ -54,7 +54,7 @@ from rmqindex.layout.record import (
     QUEUE_OFFSET_OFFSET,
 )
 from rmqindex.layout.store import BATCH_FOLDER, CHECKPOINT_NAME, INDEX_FOLDER, QUEUE_FOLDER
-from rmqindex.record.queue_offsets import queue_offsets_in
+from rmqindex.record.index_keys import queue_offsets_in
 from rmqindex.record.records import gather, have_places, store_timestamp_of
 from rmqindex.storage.location import Location
 from rmqindex.store.checkpoint import StoreCheckpoint

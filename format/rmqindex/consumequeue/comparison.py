@@ -35,8 +35,8 @@ from rmqindex.layout.queue import (
 )
 from rmqindex.layout.store import BATCH_FOLDER, INDEX_FOLDER, QUEUE_FOLDER
 from rmqindex.storage.location import Location
+from rmqindex.store.config import TopicTable
 from rmqindex.store.contents import refuse_rocksdb_queues
-from rmqindex.store.topics import TopicTable
 from rmqindex.transaction.broker_lock import BrokerLock, BrokerState
 
 if TYPE_CHECKING:

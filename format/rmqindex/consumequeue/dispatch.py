@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rmqindex.record.records import Records
-    from rmqindex.store.topics import TopicTable
+    from rmqindex.store.config import TopicTable
 
 _SCHEMA = schema_of(
     (

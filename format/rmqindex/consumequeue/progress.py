@@ -22,10 +22,9 @@ from rmqindex.errors import RmqIndexError
 from rmqindex.layout.queue import CONSUMER_GROUP_SCHEMA
 from rmqindex.layout.store import BATCH_FOLDER, CONFIG_FOLDER, QUEUE_FOLDER
 from rmqindex.storage.location import Location
-from rmqindex.store.config import ConsumerOffsets, config_databases
+from rmqindex.store.config import ConsumerOffsets, TopicTable, config_databases
 from rmqindex.store.contents import rocksdb_queues
 from rmqindex.store.store import log_in, root_of
-from rmqindex.store.topics import TopicTable
 from rmqindex.transaction.directories import exists
 
 if TYPE_CHECKING:

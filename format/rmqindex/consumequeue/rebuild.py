@@ -30,9 +30,9 @@ from rmqindex.consumequeue.writers import QueueWriters
 from rmqindex.errors import CorruptCommitLogError, RmqIndexError, command_line
 from rmqindex.layout.queue import BATCH_UNIT_DTYPE, DEFAULT_DELAY_LEVELS, UNIT_DTYPE
 from rmqindex.layout.store import BATCH_FOLDER, QUEUE_FOLDER
+from rmqindex.store.config import TopicTable
 from rmqindex.store.contents import hold_writable
 from rmqindex.store.store import root_of
-from rmqindex.store.topics import TopicTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

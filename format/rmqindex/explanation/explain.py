@@ -60,10 +60,10 @@ from rmqindex.record.message_ids import (
     decode_message_id,
     decode_offset_msg_id,
 )
+from rmqindex.store.config import TopicTable
 from rmqindex.store.names import has_next_name
 from rmqindex.store.snapshot import IndexSnapshot
 from rmqindex.store.store import Store
-from rmqindex.store.topics import TopicTable
 from rmqindex.times import check_milliseconds, zone_of
 from rmqindex.transaction.broker_lock import BrokerLock, BrokerState
 

@@ -16,7 +16,7 @@ from rmqindex.explanation.result import LogReach
 from rmqindex.keys.hashing import KEY_SEPARATOR
 from rmqindex.keys.messages import is_rolled_back, tag_key
 from rmqindex.layout.index_file import FIRST_POSITION, INT64_MAX
-from rmqindex.record.batch_members import indexed_keys, member_keys
+from rmqindex.record.bodies import indexed_keys, member_keys
 from rmqindex.storage.filesystem import UnreadableError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rmqindex.commitlog.log import CommitLog
     from rmqindex.errors import CorruptCommitLogError
     from rmqindex.explanation.index_search import Window
-    from rmqindex.record.batch_members import BadInnerBatchError
+    from rmqindex.record.bodies import BadInnerBatchError
     from rmqindex.store.snapshot import SnapshotFile
 
     Span = tuple[int, int]

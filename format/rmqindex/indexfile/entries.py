@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 import numpy as np
 import pyarrow as pa
 
-from rmqindex.indexfile.chains import MAX_STEPS, Hits, find
+from rmqindex.indexfile.chains import FEW_HASHES, MAX_STEPS, Hits, find, walk_one
 from rmqindex.indexfile.decoding import (
     LOOKUP_SCHEMA,
     EntryColumns,
@@ -17,7 +17,6 @@ from rmqindex.indexfile.decoding import (
     slots_of,
     written,
 )
-from rmqindex.indexfile.single_chain import FEW_HASHES, walk_one
 from rmqindex.keys.hash_set import HashSet
 from rmqindex.layout.index_file import FIRST_POSITION
 

@@ -23,8 +23,7 @@ from rmqindex.layout.index_file import INT64_MAX
 from rmqindex.layout.queue import CONSUME_QUEUE_SCHEMA
 from rmqindex.messagestore.answers import incomplete_log
 from rmqindex.messagestore.entry_rows import EntryRows
-from rmqindex.messagestore.expressions import condition_of
-from rmqindex.messagestore.wanted import Range
+from rmqindex.messagestore.wanted import Range, condition_of
 from rmqindex.store.store import Store
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from rmqindex.query.verification import (
     Verifier,
     may_hold,
 )
-from rmqindex.record.batch_members import BadInnerBatchError
+from rmqindex.record.bodies import BadInnerBatchError
 from rmqindex.storage.location import path_text
 from rmqindex.store.store import Store
 

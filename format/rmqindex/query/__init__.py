@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rmqindex.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from rmqindex.indexfile.single_chain import PointEntry as PointEntry
+    from rmqindex.indexfile.chains import PointEntry as PointEntry
     from rmqindex.query.comparison import PARTS as PARTS
     from rmqindex.query.comparison import Difference as Difference
     from rmqindex.query.comparison import PartComparison as PartComparison

@@ -21,7 +21,7 @@ from rmqindex.query.verification import (
     Verifier,
     pairs_kept,
 )
-from rmqindex.record.batch_members import BadInnerBatchError
+from rmqindex.record.bodies import BadInnerBatchError
 from rmqindex.storage.location import path_text
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rmqindex.commitlog.log import CommitLog
-    from rmqindex.indexfile.single_chain import PointEntry
+    from rmqindex.indexfile.chains import PointEntry
     from rmqindex.store.snapshot import SnapshotFile
 
     #: The number of a file, and its entries.

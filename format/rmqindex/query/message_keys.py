@@ -19,7 +19,7 @@ from rmqindex.keys.messages import (
     pack_pairs,
     tag_key,
 )
-from rmqindex.record.batch_members import indexed_keys
+from rmqindex.record.bodies import indexed_keys
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

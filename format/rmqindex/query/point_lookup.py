@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rmqindex.commitlog.files import ExpiredFileError
 from rmqindex.commitlog.log import CommitLog
+from rmqindex.indexfile.chains import PointEntry, walk_one
 from rmqindex.indexfile.committed import open_index_source, read_header
-from rmqindex.indexfile.single_chain import PointEntry, walk_one
 from rmqindex.keys.hashing import KEY_SEPARATOR
 from rmqindex.keys.messages import tag_key
 from rmqindex.layout.index_file import (

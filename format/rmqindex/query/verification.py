@@ -29,8 +29,7 @@ from rmqindex.keys.messages import is_rolled_back
 from rmqindex.layout.index_file import INT32_MAX, INT64_MAX, INT64_MIN
 from rmqindex.query.message_keys import ALL_KEY_COLUMNS, KeySet, hash_tags
 from rmqindex.query.ranks import Ranks, choose_key
-from rmqindex.record.batch_members import member_keys
-from rmqindex.record.bodies import MAX_BODY_SIZE
+from rmqindex.record.bodies import MAX_BODY_SIZE, member_keys
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

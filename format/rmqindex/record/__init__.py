@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING
 from rmqindex.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from rmqindex.record.batch_members import BadInnerBatchError as BadInnerBatchError
-    from rmqindex.record.batch_members import member_keys as member_keys
     from rmqindex.record.bodies import MAX_BODY_SIZE as MAX_BODY_SIZE
+    from rmqindex.record.bodies import BadInnerBatchError as BadInnerBatchError
     from rmqindex.record.bodies import InnerMessage as InnerMessage
     from rmqindex.record.bodies import UnpackedSizeError as UnpackedSizeError
     from rmqindex.record.bodies import decompress_bodies as decompress_bodies
     from rmqindex.record.bodies import decompress_body as decompress_body
     from rmqindex.record.bodies import inner_messages as inner_messages
+    from rmqindex.record.bodies import member_keys as member_keys
     from rmqindex.record.message_ids import GrpcMessageId as GrpcMessageId
     from rmqindex.record.message_ids import OffsetMessageId as OffsetMessageId
     from rmqindex.record.message_ids import RemotingMessageId as RemotingMessageId

@@ -17,10 +17,10 @@ from itertools import islice
 from typing import TYPE_CHECKING, TypeVar, overload
 
 from rmqindex.errors import CorruptIndexError, RmqIndexError, command_line
+from rmqindex.indexfile.chains import FEW_HASHES, walk_full_file
 from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.indexfile.geometry import Layout, UnknownLayoutError, fits_layout, infer_layout
 from rmqindex.indexfile.reader import IndexFile
-from rmqindex.indexfile.single_chain import FEW_HASHES, walk_full_file
 from rmqindex.indexfile.uncounted import damaged_header
 from rmqindex.layout.index_file import FIRST_POSITION, HEADER_SIZE, IndexHeader
 from rmqindex.storage.filesystem import status_of
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from rmqindex.indexfile.chains import PointEntry
     from rmqindex.indexfile.entries import Mode
     from rmqindex.indexfile.fingerprint import Fingerprint
-    from rmqindex.indexfile.single_chain import PointEntry
     from rmqindex.storage.location import Location, PathLike
 
 T = TypeVar("T")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pyspark_rmqindex.files import FileSlice
-from pyspark_rmqindex.join.cost import (
+from pyspark_rmqindex.join.task import (
     STRATEGIES,
     crossover,
     is_scanned,

@@ -27,7 +27,7 @@ from pyspark_rmqindex.sql import key_finder
 from pyspark_rmqindex.sql.calls import bind, check_path, plan_call, plan_files_of, time_range
 from pyspark_rmqindex.sql.functions import _LookupFunction
 from pyspark_rmqindex.sql.key_finder import KeyFinder
-from pyspark_rmqindex.sql.series_hashes import hash_series
+from pyspark_rmqindex.sql.key_hash import hash_series
 from rmqindex import IndexFileWriter, Layout, RmqIndexError, index_key, key_hash, sample_store
 from rmqindex.messagestore import EVERYTHING, Range
 

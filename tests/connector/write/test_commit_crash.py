@@ -13,7 +13,7 @@ from pyspark.sql.types import IntegerType, LongType, StructType
 from tests.system.faults.families import family_of, kill
 
 from killing import assert_one_turn, kill_before, lives, script_environment
-from pyspark_rmqindex.write.writer import IndexWriter
+from pyspark_rmqindex.write.job import IndexWriter
 from rmqindex import IndexFile, Layout, RmqIndexError
 from rmqindex.store import Store
 from rmqindex.transaction import effective_listing, exists

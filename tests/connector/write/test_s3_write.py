@@ -19,9 +19,8 @@ from damage import DAMAGES, damaged
 from kinds import sampled
 from limits import small
 from pyspark_rmqindex.stream import IndexStreamWriter
-from pyspark_rmqindex.write import writer as writer_module
-from pyspark_rmqindex.write.job import write_options
-from pyspark_rmqindex.write.writer import IndexWriter
+from pyspark_rmqindex.write import job as writer_module
+from pyspark_rmqindex.write.job import IndexWriter, write_options
 from rmqindex import IndexFile, IndexFileWriter, RmqIndexError
 from rmqindex.storage import Location
 from rmqindex.store import index_files

@@ -26,9 +26,8 @@ from pyspark.sql.types import IntegerType, LongType, StructType
 
 import pyspark_rmqindex
 from killing import before_each_change
-from pyspark_rmqindex.write import writer as writer_module
-from pyspark_rmqindex.write.job import TaskResult
-from pyspark_rmqindex.write.writer import IndexWriter
+from pyspark_rmqindex.write import job as writer_module
+from pyspark_rmqindex.write.job import IndexWriter, TaskResult
 from recorded import MESSAGE_KINDS
 from rmqindex import IndexFile, IndexFileWriter, IndexHeader, Layout, RmqIndexError, key_hash
 from rmqindex.bulk import BuiltFile, RunSlice, StagedRows

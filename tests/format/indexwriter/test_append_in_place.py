@@ -28,8 +28,8 @@ from rmqindex import (
     verify,
 )
 from rmqindex.indexfile import open_index_source
-from rmqindex.indexwriter.append_in_place import InPlaceAppend
 from rmqindex.indexwriter.appender import EntryAppender
+from rmqindex.indexwriter.writer import InPlaceAppend
 from rmqindex.transaction import LocalStaging, Owner, effective_listing, staging_root
 
 NAME = "20240102030405678"

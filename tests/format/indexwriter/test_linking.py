@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqindex.indexwriter.linking import LINK_BATCH, link, slot_numbers
+from rmqindex.indexwriter.appender import LINK_BATCH, link, slot_numbers
 
 
 def link_singly(slots, numbers, first_position):

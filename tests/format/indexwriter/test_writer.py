@@ -24,7 +24,7 @@ from rmqindex import (
     RmqIndexError,
     key_hash,
 )
-from rmqindex.indexwriter.linking import LINK_BATCH
+from rmqindex.indexwriter.appender import LINK_BATCH
 from twin import BrokerFile, java_hash
 
 LAYOUT = Layout(hash_slot_num=7, index_num=20)

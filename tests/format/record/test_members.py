@@ -10,7 +10,7 @@ import pytest
 
 from recorded import MESSAGE_KINDS
 from rmqindex import CommitLog, RmqIndexError
-from rmqindex.record.batch_members import indexed_keys, member_keys
+from rmqindex.record.bodies import indexed_keys, member_keys
 
 LISTS = pa.list_(pa.string())
 INNER_BATCH = 0b1100_0000
