@@ -20,6 +20,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+#: How a caller says the geometry: by options in Spark, by an argument in Python. The command line
+#: writes its own options instead.
+SAID_GEOMETRY = "maxHashSlotNum and maxIndexNum (outside of Spark: layout=Layout(..))"
 _SPACE, _DELETE = 0x20, 0x7F
 
 

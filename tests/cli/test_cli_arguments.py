@@ -184,3 +184,29 @@ def test_a_zone_of_the_system_that_is_none_is_refused_before_it_names_files(
         assert run(*command, "--time-zone", "UTC")[0] == 0
     with pytest.raises(ValueError, match="TZ: expected a time zone"):
         rmqindex.rebuild_index(tmp_path / "store", Path(tmp_path / "new"), Layout(97, 200))
+
+
+class TestHome:
+    """``~`` where a shell leaves it, as in quotes and behind ``=``."""
+
+    def test_it_is_the_home_directory_in_every_path(self, run, tmp_path, monkeypatch):
+        """Of arguments and of options, in lists and in patterns."""
+        monkeypatch.setenv("HOME", str(tmp_path))
+        monkeypatch.chdir(tmp_path)
+        assert run("sample", "~/store")[0] == 0
+        assert (tmp_path / "store" / "commitlog").is_dir()
+        for path in ("~/store", "~/st*"):
+            assert run("info", path)[0] == 0
+        assert run("lookup", "~/store/index", "TopicTest", "order-49")[0] == 0
+        assert run("lookup", "store/index", "TopicTest", "order-49", "--commit-log=~/store")[0] == 0
+        assert run("rebuild", "~/store", "--out=~/again/index")[0] == 0
+        assert (tmp_path / "again" / "index").is_dir()
+        assert not (tmp_path / "~").exists()
+
+    def test_a_name_that_is_there_stays(self, run, tmp_path, monkeypatch):
+        """Whatever it begins with."""
+        monkeypatch.setenv("HOME", str(tmp_path / "home"))
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "~").mkdir()
+        assert run("sample", "~/store")[0] == 0
+        assert (tmp_path / "~" / "store" / "index").is_dir()

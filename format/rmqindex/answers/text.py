@@ -7,6 +7,8 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
+from rmqindex.errors import SAID_GEOMETRY
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -44,10 +46,10 @@ _FLAGS = {
     "max_body_size": "--max-body-size",
     "mode='DROPMALFORMED'": "--mode DROPMALFORMED",
     "mode=DROPMALFORMED": "--mode DROPMALFORMED",
-    "maxHashSlotNum and maxIndexNum": "--max-hash-slot-num and --max-index-num",
+    SAID_GEOMETRY: "--max-hash-slot-num and --max-index-num",
 }
 # Whole words, which no part of a path is.
-_ARGUMENTS = re.compile(rf"(?<= )(?:{'|'.join(_FLAGS)})")
+_ARGUMENTS = re.compile(rf"(?<= )(?:{'|'.join(map(re.escape, _FLAGS))})")
 
 
 def visible(text: str) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rmqindex.bulk.sorted_runs import RunSet
-from rmqindex.errors import RmqIndexError
+from rmqindex.errors import SAID_GEOMETRY, RmqIndexError
 from rmqindex.indexfile.committed import header_of
 from rmqindex.indexfile.geometry import Layout
 from rmqindex.indexfile.reader import IndexFile
@@ -164,7 +164,7 @@ def find_layout(entries: list[FileEntry], asked: Layout | None, *, check: bool) 
             if entry.size != Layout().file_size:
                 raise RmqIndexError(
                     f"{entry.path}: no entries, so that any geometry fits; say which with "
-                    "maxHashSlotNum and maxIndexNum"
+                    f"{SAID_GEOMETRY}"
                 )
         return Layout()
     if filled is not None:

@@ -32,7 +32,7 @@ from rmqindex.bulk.roller import FileRoller, replace_files
 from rmqindex.bulk.tags import choose_tags
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.commitlog.snapshot import PassedOver, ensure_end, ensure_log_of
-from rmqindex.errors import RmqIndexError, command_line
+from rmqindex.errors import SAID_GEOMETRY, RmqIndexError, command_line
 from rmqindex.indexfile.geometry import Layout, infer_layout
 from rmqindex.layout.dledger import DATA_FOLDER
 from rmqindex.layout.store import COMMITLOG_FOLDER, DLEDGER_PREFIX, INDEX_FOLDER
@@ -475,7 +475,7 @@ def _chosen_layout(
     default = Layout()
     if models and must_tell and all(entry.size != default.file_size for entry in models):
         raise RmqIndexError(
-            f"{models[0].path}: no file tells the geometry: give maxHashSlotNum and maxIndexNum of "
+            f"{models[0].path}: no file tells the geometry: give {SAID_GEOMETRY} of "
             f"broker.conf, whose defaults are {default.hash_slot_num} and {default.index_num}"
         )
     return default, "default"

@@ -21,6 +21,7 @@ from rmqindex.cli.times import (
 from rmqindex.indexfile.geometry import Layout
 from rmqindex.keys.utf8 import is_utf8
 from rmqindex.layout.index_file import INT32_MAX, INT64_MAX
+from rmqindex.storage.location import home_expanded
 
 if TYPE_CHECKING:
     import os
@@ -38,7 +39,6 @@ OFFSET = click.IntRange(0, INT64_MAX)
 COUNT = click.IntRange(1, INT64_MAX)
 NUMBER = click.IntRange(0, INT32_MAX)
 SIZE = click.IntRange(1, INT32_MAX)
-PATH = click.Path(path_type=Path)
 
 _GEOMETRY = "--max-hash-slot-num, --max-index-num"
 
@@ -80,7 +80,7 @@ def _argument(
         [metavar.partition("|")[0].rstrip(".").lower()],
         text,
         metavar=metavar,
-        type=type,
+        type=_PATH_TEXT if type is None else type,
         nargs=-1 if several else 1,
         required=required,
         shell_complete=_complete_file,
@@ -100,6 +100,33 @@ if TYPE_CHECKING:
     _TextType = click.ParamType[str]
 else:  # generic from click 8.4 on
     _TextType = click.ParamType
+
+
+class _LocalPath(click.Path):
+    """A local path."""
+
+    def convert(
+        self,
+        value: str | os.PathLike[str],
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> str | bytes | os.PathLike[str]:
+        """Return the path; ``~`` is a home directory."""
+        return super().convert(home_expanded(value), param, ctx)
+
+
+class _PathText(_TextType):
+    """A path, a URI or a pattern, as a text."""
+
+    name = "path"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ARG002  (click's signature)
+        """Return the text; ``~`` is a home directory."""
+        return home_expanded(value)
+
+
+PATH = _LocalPath(path_type=Path)
+_PATH_TEXT = _PathText()
 
 
 class StoredText(_TextType):
@@ -186,7 +213,9 @@ class _KeysFile(click.File):
         """Open the file."""
         if value == "-" and sys.stdin is None:
             self.fail("expected keys on standard input, which is closed", param, ctx)
-        return super().convert(value, param, ctx)
+        return super().convert(
+            home_expanded(value) if isinstance(value, str) else value, param, ctx
+        )
 
 
 def _keys_of(values: Values) -> list[str]:
@@ -207,7 +236,7 @@ def _keys_of(values: Values) -> list[str]:
 
 
 def _parse_commit_log(_ctx: click.Context, _param: click.Parameter, text: str) -> str | None:
-    return None if text == "none" else text
+    return None if text == "none" else home_expanded(text)
 
 
 _JSON = click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON document.")

@@ -263,12 +263,13 @@ class Unpacking:
         if has_text:
             assert columns is not None
             # The text stands for the body while names are checked.
-            known = schema_of([name for name in columns if name != BODY_TEXT] or ["body"])
+            others = [name for name in columns if name != BODY_TEXT] or ["body"]
+            known = schema_of(others, (BODY_TEXT,))
             if len(set(columns)) != len(columns):
                 raise ValueError(f"columns: expected each once, got {', '.join(columns)}")
             fields = [_TEXT_FIELD if name == BODY_TEXT else known.field(name) for name in columns]
         else:
-            fields = list(schema_of(columns))
+            fields = list(schema_of(columns, (BODY_TEXT,)))
         has_body = any(field.name == "body" for field in fields)
         self._unpacks = decompress and has_body
         self._checks = has_body and (decompress if checks is None else checks)

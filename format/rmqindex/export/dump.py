@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from rmqindex.errors import CorruptIndexError, RmqIndexError
+from rmqindex.errors import SAID_GEOMETRY, CorruptIndexError, RmqIndexError
 from rmqindex.export.items import Field, Item, fields_of_dtype, record_fields, record_item, shown
 from rmqindex.indexfile.committed import open_index_source
 from rmqindex.indexfile.geometry import Layout, infer_layout
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from rmqindex.storage.location import PathLike
     from rmqindex.storage.source import ByteSource
 
-_HINT = "say which with maxHashSlotNum and maxIndexNum"
+_HINT = f"say which with {SAID_GEOMETRY}"
 
 _LOG_NAME = re.compile(rf"[0-9]{{{FILE_NAME_DIGITS}}}")
 _INDEX_NAME = re.compile(r"[+-]?[0-9]+")

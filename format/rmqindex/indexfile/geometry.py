@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rmqindex.errors import CorruptIndexError, RmqIndexError
+from rmqindex.errors import SAID_GEOMETRY, CorruptIndexError, RmqIndexError
 from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.indexfile.decoding import links_of, malformed, slots_of
 from rmqindex.indexfile.proof import inherits_end
@@ -63,10 +63,10 @@ _SEARCH_ROWS = 1 << 18
 _MOST_CANDIDATES = 10_000
 # How many candidates an error names.
 _NAMED = 4
-_HINT = "say which with maxHashSlotNum and maxIndexNum"
+_HINT = f"say which with {SAID_GEOMETRY}"
 _DAMAGED_HINT = (
     "if the file is damaged, mode=DROPMALFORMED reads its sound part, with the geometry of the "
-    "files beside it or that of maxHashSlotNum and maxIndexNum"
+    f"files beside it or that of {SAID_GEOMETRY}"
 )
 
 

@@ -47,7 +47,7 @@ from rmqindex.query.key_usage import KEY_GROUPS, listed_index, store_of
 from rmqindex.query.many_keys import lookup_keys
 from rmqindex.storage.filesystem import status_of
 from rmqindex.storage.identity import FileChangedError
-from rmqindex.storage.location import Location
+from rmqindex.storage.location import Location, home_expanded
 from rmqindex.store.snapshot import IndexSnapshot
 from rmqindex.store.store import Store
 from rmqindex.times import system_zone, zone_of
@@ -98,8 +98,8 @@ class MessageStore:
         """Set where the store is.
 
         Args:
-            path: A store root, an index directory or an IndexFile; local, or a URI that
-                ``pyarrow.fs`` knows.
+            path: A store root, an index directory or an IndexFile; local, also with ``~``, or a
+                URI that ``pyarrow.fs`` knows.
             commit_log: What :class:`CommitLog` takes, or one; ``"auto"`` for the one beside the
                 index, if there is one; None for none.
             layout: The geometry of every file; None to infer it.
@@ -112,10 +112,10 @@ class MessageStore:
             ValueError: An unknown mode or time zone.
         """
         check_mode(mode)
-        self._path = Location.of(path)
+        self._path = Location.of(home_expanded(path))
         if status_of(self._path).kind == pafs.FileType.NotFound:
             raise RmqIndexError(f"{self._path}: no such file or directory")
-        self._source = StoreSource(self._path, commit_log, layout, mode)
+        self._source = StoreSource(self._path, home_expanded(commit_log), layout, mode)
         self._seen = IndexSnapshot()
         named = system_zone() if time_zone is None else (str(time_zone), zone_of(time_zone))
         self._zone_name, self._zone = named

@@ -53,8 +53,11 @@ _ALL_VALUES = {"all_uniq_keys": PROPERTY_UNIQ_KEY, "all_keys": PROPERTY_KEYS}
 _PROPERTY_COLUMNS = {*_LAST_VALUES, *_ALL_VALUES, "properties"}
 
 
-def schema_of(columns: Sequence[str] | None) -> pa.Schema:
-    """Return the fields of ``COMMITLOG_SCHEMA`` of these names, in this order; all for None."""
+def schema_of(columns: Sequence[str] | None, also: Sequence[str] = ()) -> pa.Schema:
+    """Return the fields of ``COMMITLOG_SCHEMA`` of these names, in this order; all for None.
+
+    ``also`` are names that its caller takes besides.
+    """
     if columns is None:
         return COMMITLOG_SCHEMA
     if isinstance(columns, str):
@@ -63,9 +66,8 @@ def schema_of(columns: Sequence[str] | None) -> pa.Schema:
         raise ValueError("columns: expected at least one name, since Arrow counts rows by columns")
     for name in columns:
         if name not in COMMITLOG_SCHEMA.names:
-            raise ValueError(
-                f"columns: expected names of {', '.join(COMMITLOG_SCHEMA.names)}, got {name!r}"
-            )
+            known = ", ".join([*COMMITLOG_SCHEMA.names, *also])
+            raise ValueError(f"columns: expected names of {known}, got {name!r}")
     if len(set(columns)) != len(columns):
         raise ValueError(f"columns: expected each once, got {', '.join(columns)}")
     return pa.schema([COMMITLOG_SCHEMA.field(name) for name in columns])

@@ -6,7 +6,7 @@ import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 from urllib.parse import quote, unquote
 
 from rmqindex.storage.s3 import S3Settings
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import pyarrow.fs as pafs
 
 PathLike = str | os.PathLike[str]
+T = TypeVar("T")
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
@@ -51,6 +52,23 @@ def path_text(path: str) -> str:
         The text, with each such byte written out, as in ``b\udcffad``.
     """
     return str(path).encode(errors="backslashreplace").decode()
+
+
+def home_expanded(path: T) -> T | str:
+    """Return a path with ``~`` for a home directory, as a shell would have expanded it.
+
+    A shell does not do so in quotes or behind ``=``. A name with ``~`` that is there stays, as do
+    URIs; of several paths with commas, each is expanded. What is no path stays, too.
+    """
+    if isinstance(path, Location) or not isinstance(path, (str, Path)) or "~" not in str(path):
+        return path
+    parts = [
+        each
+        if not each.startswith("~") or os.path.lexists(each.partition("/")[0])
+        else os.path.expanduser(each)  # noqa: PTH111  (it may be a pattern)
+        for each in str(path).split(",")
+    ]
+    return ",".join(parts)
 
 
 class Location(str):

@@ -578,3 +578,20 @@ def test_a_text_that_no_message_can_have_is_refused_by_name(name, ask, text):
     """It has a lone surrogate, which UTF-8 cannot hold."""
     with pytest.raises(ValueError, match=f"^{name}: expected a text that UTF-8 can hold, got"):
         ask(MessageStore(rmqindex.sample_store()), text)
+
+
+def test_a_home_directory_is_found(tmp_path, monkeypatch):
+    """By ``~`` in the path, and in that of the log."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    shutil.copytree(STORE, tmp_path / "store")
+    store = MessageStore("~/store/index", commit_log="~/store")
+    assert store.path == tmp_path / "store" / "index"
+    assert store.lookup("TopicTest", "order-49", message=True)["body"].null_count == 0
+    with pytest.raises(RmqIndexError, match="no such file"):
+        MessageStore("~/nothing")
+
+
+def test_an_unknown_column_is_told_all_that_there_are():
+    """Also the one that is no field of a record."""
+    with pytest.raises(ValueError, match="all_keys, body_text, got 'text'"):
+        MessageStore(STORE).messages(columns=["topic", "text"])
