@@ -34,6 +34,17 @@ class TestGroups:
         assert "beyond_end: The group's offset lies behind the queue's end" in out
         assert "2 groups, lag" in out
 
+    def test_what_a_negative_lag_takes_off_the_sum_is_said(self, run, store):
+        """RocketMQ adds it as it is, so that a group may seem to have passed everything."""
+        out = " ".join(run("groups", store, "--group", "ship")[1].split())
+        rows = json.loads(run("groups", store, "--group", "ship", "--json")[1])["rows"]
+        lags = [row["lag"] for row in rows]
+        assert min(lags) < 0
+        assert f"1 group, lag {sum(lags)};" in out
+        rest = sum(lag for lag in lags if lag > 0)
+        assert f"without 1 such queue, the lag is {rest}." in out
+        assert "negative lag" not in run("groups", store, "--group", "pay")[1]
+
     def test_a_lag_that_is_not_known_is_not_called_none(self, run, store):
         """The total has a dash, and the last line counts such queues."""
         text = '{"offsetTable":{"Nowhere@pay":{0:3},"TopicTest@pay":{3:57}}}'

@@ -278,6 +278,12 @@ def _print_groups(console: Console, progress: ConsumerProgress, zone: Zone) -> N
     unknown = sum(row.state in UNKNOWN_ENDS for row in progress.rows)
     if unknown:
         lag += f", not known of {counted(unknown, 'queue')}"
+    less = [lag for row in progress.rows if (lag := row.lag or 0) < 0]
+    if less:
+        lines.append(
+            "A negative lag is added as it is, as mqadmin consumerProgress does: without "
+            f"{counted(len(less), 'such queue')}, the lag is {sum(groups.values()) - sum(less)}."
+        )
     print_text(console, "\n".join(["", *lines, f"{lag}; offsets of {written}"]))
 
 
