@@ -271,20 +271,25 @@ def _print_groups(console: Console, progress: ConsumerProgress, zone: Zone) -> N
         strange.pop(state, None)
     lines = [f"{state}: {meaning}" for state, meaning in strange.items()]
     written = f"{zone.format(progress.offsets_timestamp)} ({zone.name})"
-    groups: dict[str, int] = {}
-    for row in progress.rows:
-        groups[row.group] = groups.get(row.group, 0) + (row.lag or 0)
-    lag = f"{counted(len(groups), 'group')}, lag {sum(groups.values())}"
-    unknown = sum(row.state in UNKNOWN_ENDS for row in progress.rows)
-    if unknown:
-        lag += f", not known of {counted(unknown, 'queue')}"
-    less = [lag for row in progress.rows if (lag := row.lag or 0) < 0]
-    if less:
+    *notes, total = _lag_lines(progress)
+    print_text(console, "\n".join(["", *lines, *notes, f"{total}; offsets of {written}"]))
+
+
+def _lag_lines(progress: ConsumerProgress) -> list[str]:
+    """Return the lag of all groups, and before it what takes something off it unseen."""
+    lags = [row.lag or 0 for row in progress.rows]
+    lines = []
+    negative = [lag for lag in lags if lag < 0]
+    if negative:
         lines.append(
             "A negative lag is added as it is, as mqadmin consumerProgress does: without "
-            f"{counted(len(less), 'such queue')}, the lag is {sum(groups.values()) - sum(less)}."
+            f"{counted(len(negative), 'such queue')}, the lag is {sum(lags) - sum(negative)}."
         )
-    print_text(console, "\n".join(["", *lines, f"{lag}; offsets of {written}"]))
+    total = f"{counted(len({row.group for row in progress.rows}), 'group')}, lag {sum(lags)}"
+    unknown = sum(row.state in UNKNOWN_ENDS for row in progress.rows)
+    if unknown:
+        total += f", not known of {counted(unknown, 'queue')}"
+    return [*lines, total]
 
 
 def dump_answer(dump: Dump, items: Iterable[Item]) -> Answer:
