@@ -243,7 +243,7 @@ def check_promises(tree: Path) -> str:
     if not kept.is_dir():
         raise CheckError(
             f"tests/data/releases: there is nothing of {version}, which later versions must read; "
-            f"run python tests/project/test_releases.py {version}"
+            f"run python tests/connector/stream/test_kept_releases.py {version}"
         )
     if "Development Status :: 5 - Production/Stable" not in project(tree)["classifiers"]:
         raise CheckError("pyproject.toml: classifiers: expected 5 - Production/Stable; set it")
