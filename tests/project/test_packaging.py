@@ -7,6 +7,8 @@ from importlib.metadata import distribution, version
 from pathlib import Path
 
 import pytest
+import yaml  # moto, which serves S3 to the tests, brings it
+from packaging.requirements import Requirement  # pytest brings it
 
 import pyspark_rmqcommitlog
 import pyspark_rmqconsumequeue
@@ -77,3 +79,29 @@ def test_the_sample_store_is_whole():
     assert topics[0] == "%RETRY%group1"
     assert topics[-1] == "订单主题"
     assert sum(path.stat().st_size for path in store.rglob("*") if path.is_file()) == 197_312
+
+
+def test_the_recipe_for_conda_asks_for_what_the_wheel_does():
+    """With conda's names; what the extras bring is a bound there, and is not installed."""
+    recipe = yaml.safe_load((ROOT / "conda" / "recipe.yaml").read_text())
+    renamed = {"tzdata": "python-tzdata", "matplotlib": "matplotlib-base"}
+
+    def as_conda(texts):
+        asked = [Requirement(text) for text in texts]
+        return {f"{renamed.get(each.name, each.name)} {each.specifier}".strip() for each in asked}
+
+    def sorted_bounds(texts):
+        return {
+            f"{name} {','.join(sorted(bound.split(',')))}"
+            for name, _, bound in (text.partition(" ") for text in texts)
+        }
+
+    run = set(recipe["requirements"]["run"]) - {"python >=${{ python_min }}"}
+    assert sorted_bounds(run) == sorted_bounds(as_conda(PROJECT["dependencies"]))
+    extras = [text for texts in PROJECT["optional-dependencies"].values() for text in texts]
+    bounds = recipe["requirements"]["run_constraints"]
+    assert sorted_bounds(bounds) == sorted_bounds(as_conda(extras))
+    assert recipe["context"]["version"] == PROJECT["version"]
+    assert f">={recipe['context']['python_min']}" == PROJECT["requires-python"]
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+    assert as_conda(build) <= set(recipe["requirements"]["host"])
