@@ -546,7 +546,9 @@ def judge_export(world: World, argv: Sequence[str], folder: Path) -> Iterable[tu
         sure = Counter((one.key_hash, one.offset) for one in truth.surely("entries"))
         lost = sure - got
         most = _most_exported(truth)
-        more = {row: count for row, count in got.items() if count > (most[row] or 1)}
+        if ghosts := [row for row in got if row not in most]:
+            yield "ghosts", f"by an export: {ghosts[:5]}"
+        more = {row: count for row, count in got.items() if count > most[row] > 0}
         if more:
             yield "doubled", f"by an export: {list(more.items())[:5]}"
     else:
