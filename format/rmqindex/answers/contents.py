@@ -12,9 +12,9 @@ from rmqindex.consumequeue.progress import GROUP_STATES, UNKNOWN_ENDS, GroupProg
 from rmqindex.errors import counted
 from rmqindex.explanation.wording import listed
 from rmqindex.export.items import Field
-from rmqindex.export.usage import UsageRow
 from rmqindex.keys.messages import tag_key
 from rmqindex.query.key_usage import KeyUsageRow
+from rmqindex.query.usage import UsageRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from rmqindex.answers.terminal import Console
     from rmqindex.consumequeue import ConsumerProgress
     from rmqindex.explanation import MissingPart
-    from rmqindex.export import Dump, FolderUsage, Item, Usage
+    from rmqindex.export import Dump, Item
     from rmqindex.query import KeyUsage
+    from rmqindex.query.usage import FolderUsage, Usage
 
 USAGE_COLUMNS = tuple(field.name for field in fields(UsageRow))
 KEY_USAGE_COLUMNS = tuple(field.name for field in fields(KeyUsageRow))

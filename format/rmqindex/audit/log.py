@@ -29,7 +29,7 @@ from rmqindex.audit.extent import (
 from rmqindex.indexfile.decoding import MILLISECONDS
 from rmqindex.keys.messages import expand_messages, message_keys
 from rmqindex.layout.index_file import BEGIN_TIMESTAMP_OFFSET, END_TIMESTAMP_OFFSET, FIRST_POSITION
-from rmqindex.query.ranks import SearchedFile
+from rmqindex.query.message_keys import SearchedFile
 from rmqindex.query.verification import MATCH_CODES, Verifier
 from rmqindex.storage.location import Location
 from rmqindex.store.names import has_next_name

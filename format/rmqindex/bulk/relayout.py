@@ -26,7 +26,7 @@ from rmqindex.indexfile.geometry import AmbiguousLayoutError, UnknownLayoutError
 from rmqindex.indexfile.reader import IndexFile
 from rmqindex.layout.index_file import BEGIN_TIMESTAMP_OFFSET, FIRST_POSITION
 from rmqindex.layout.store import CHECKPOINT_NAME
-from rmqindex.query.ranks import SearchedFile
+from rmqindex.query.message_keys import SearchedFile
 from rmqindex.query.verification import Verifier
 from rmqindex.store.contents import hold_writable
 from rmqindex.store.names import latest_name

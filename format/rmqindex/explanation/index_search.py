@@ -18,7 +18,7 @@ from rmqindex.keys.hashing import index_key, key_hash
 from rmqindex.layout.index_file import FIRST_POSITION, INVALID_INDEX
 from rmqindex.layout.queue import HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC
 from rmqindex.layout.store import BATCH_FOLDER, QUEUE_FOLDER
-from rmqindex.query.ranks import SearchedFile
+from rmqindex.query.message_keys import SearchedFile
 from rmqindex.query.verification import NO_LOG, Verdict, Verifier
 from rmqindex.storage.filesystem import UnreadableError
 from rmqindex.storage.identity import FileChangedError

@@ -1,4 +1,4 @@
-"""Messages and entries as files of Parquet, JSON lines or CSV, and what the files of a store hold.
+"""Messages and entries as files of Parquet, JSON lines or CSV, and what a file of a store holds.
 
 The name of each exported file says which part of the source it holds, and files appear complete or
 not at all, so that a killed export resumes where it stopped, and neither loses nor repeats a row.
@@ -21,11 +21,5 @@ if TYPE_CHECKING:
     from rmqindex.export.items import Item as Item
     from rmqindex.export.messages import export_messages as export_messages
     from rmqindex.export.messages import exported_range as exported_range
-    from rmqindex.export.usage import FolderUsage as FolderUsage
-    from rmqindex.export.usage import Usage as Usage
-    from rmqindex.export.usage import UsageRow as UsageRow
-    from rmqindex.export.usage import folder_usage as folder_usage
-    from rmqindex.export.usage import measure_usage as measure_usage
-    from rmqindex.export.usage import with_entries as with_entries
 else:
     __getattr__, __dir__, __all__ = lazy_exports(__name__)

@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from rmqindex.answers.files import FileFacts
     from rmqindex.commitlog.log import CommitLog
     from rmqindex.explanation.reach import MissingPart
-    from rmqindex.export.usage import Usage
     from rmqindex.indexfile.entries import Mode
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.query.key_usage import KeyGroup
+    from rmqindex.query.usage import Usage
     from rmqindex.store.snapshot import SnapshotFile
 
 _USAGE_TYPES = {

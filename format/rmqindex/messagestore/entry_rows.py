@@ -21,7 +21,7 @@ from rmqindex.layout.index_file import FIRST_POSITION
 from rmqindex.messagestore.answers import incomplete_index, untagged_keys
 from rmqindex.messagestore.wanted import EVERYTHING
 from rmqindex.query.many_keys import of_equal_hash
-from rmqindex.query.ranks import SearchedFile
+from rmqindex.query.message_keys import SearchedFile
 from rmqindex.query.verification import (
     MATCH_CODES,
     NO_LOG,

@@ -20,7 +20,6 @@ from rmqindex.explanation.explain import explain_lookup
 from rmqindex.explanation.reach import missing_beside, uncovered
 from rmqindex.export.entries import EntrySelection, entry_schema, entry_tables
 from rmqindex.export.formats import DEFAULT_COLUMNS
-from rmqindex.export.usage import GROUPS, measure_usage
 from rmqindex.indexfile.entries import check_mode
 from rmqindex.keys.utf8 import check_topic
 from rmqindex.messagestore.answers import (
@@ -45,6 +44,7 @@ from rmqindex.messagestore.source import StoreSource
 from rmqindex.notebooks import html_table
 from rmqindex.query.key_usage import KEY_GROUPS, listed_index, store_of
 from rmqindex.query.many_keys import lookup_keys
+from rmqindex.query.usage import GROUPS, measure_usage
 from rmqindex.storage.filesystem import status_of
 from rmqindex.storage.identity import FileChangedError
 from rmqindex.storage.location import Location, home_expanded

@@ -13,9 +13,9 @@ from rmqindex.commitlog.selection import select_messages
 from rmqindex.commitlog.snapshot import commit_log_of
 from rmqindex.errors import IncompleteIndexWarning, RmqIndexError
 from rmqindex.export.formats import as_table
-from rmqindex.export.usage import with_entries
 from rmqindex.messagestore.answers import incomplete_index, unpacking
 from rmqindex.query.key_usage import listed_index, store_of
+from rmqindex.query.usage import with_entries
 from rmqindex.store.snapshot import IndexSnapshot
 
 if TYPE_CHECKING:
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from rmqindex.commitlog.log import CommitLog
     from rmqindex.commitlog.selection import Selection
     from rmqindex.commitlog.snapshot import LogArgument
-    from rmqindex.export.usage import Usage
     from rmqindex.indexfile.entries import Mode
     from rmqindex.indexfile.geometry import Layout
+    from rmqindex.query.usage import Usage
     from rmqindex.storage.location import Location
     from rmqindex.store.store import Store
 

@@ -22,9 +22,15 @@ if TYPE_CHECKING:
     from rmqindex.query.key_usage import measure_keys as measure_keys
     from rmqindex.query.many_keys import LOOKUP_SCHEMA as LOOKUP_SCHEMA
     from rmqindex.query.many_keys import lookup_keys as lookup_keys
+    from rmqindex.query.message_keys import SearchedFile as SearchedFile
     from rmqindex.query.point_lookup import PointFile as PointFile
     from rmqindex.query.point_lookup import PointLog as PointLog
-    from rmqindex.query.ranks import SearchedFile as SearchedFile
+    from rmqindex.query.usage import FolderUsage as FolderUsage
+    from rmqindex.query.usage import Usage as Usage
+    from rmqindex.query.usage import UsageRow as UsageRow
+    from rmqindex.query.usage import folder_usage as folder_usage
+    from rmqindex.query.usage import measure_usage as measure_usage
+    from rmqindex.query.usage import with_entries as with_entries
     from rmqindex.query.verification import MATCH_CODES as MATCH_CODES
     from rmqindex.query.verification import NO_LOG as NO_LOG
     from rmqindex.query.verification import VERIFIED as VERIFIED

@@ -27,8 +27,7 @@ from rmqindex.query.hash_counts import (
     most_frequent,
     number_pairs,
 )
-from rmqindex.query.message_keys import ALL_KEY_COLUMNS, KeySet, hash_tags
-from rmqindex.query.ranks import SearchedFile
+from rmqindex.query.message_keys import ALL_KEY_COLUMNS, KeySet, SearchedFile, hash_tags
 from rmqindex.query.verification import Verifier
 from rmqindex.record.batches import build_batch, schema_of
 from rmqindex.record.index_keys import IndexKeys

@@ -11,8 +11,8 @@ from rmqindex.commitlog.bodies import bad_body
 from rmqindex.keys.hashing import index_key_hashes
 from rmqindex.layout.columns import required_field
 from rmqindex.layout.index_file import INT64_MAX, INT64_MIN
+from rmqindex.query.message_keys import SearchedFile
 from rmqindex.query.point_lookup import PointLog
-from rmqindex.query.ranks import SearchedFile
 from rmqindex.query.verification import (
     MATCH_CODES,
     MISMATCH,

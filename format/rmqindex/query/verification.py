@@ -7,7 +7,7 @@ belongs to the n-th such key in the message's own order: the unique key, the par
 tags, which brokers from 5.4.0 on index, and the keys of a batch's members.
 So an entry belongs to one key, and each search finds it for that key alone.
 Entries are counted in the index, not among those that a search found (see
-:mod:`rmqindex.query.ranks`).
+:mod:`rmqindex.query.message_keys`).
 
 A message that has a key twice, or that a broker indexed again after a crash, has two entries of the
 key: a lookup gives one row for each.
@@ -27,8 +27,7 @@ from rmqindex.indexfile.decoding import MILLISECONDS
 from rmqindex.keys.hashing import KEY_SEPARATOR, index_key, key_hash
 from rmqindex.keys.messages import is_rolled_back
 from rmqindex.layout.index_file import INT32_MAX, INT64_MAX, INT64_MIN
-from rmqindex.query.message_keys import ALL_KEY_COLUMNS, KeySet, hash_tags
-from rmqindex.query.ranks import Ranks, choose_key
+from rmqindex.query.message_keys import ALL_KEY_COLUMNS, KeySet, Ranks, choose_key, hash_tags
 from rmqindex.record.bodies import MAX_BODY_SIZE, member_keys
 
 if TYPE_CHECKING:
@@ -37,8 +36,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rmqindex.commitlog.log import CommitLog
-    from rmqindex.query.message_keys import KeyMatches
-    from rmqindex.query.ranks import SearchedFile
+    from rmqindex.query.message_keys import KeyMatches, SearchedFile
 
 MatchState = Literal[
     "verified",

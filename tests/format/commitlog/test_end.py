@@ -22,7 +22,7 @@ from rmqindex.commitlog.selection import Selection
 from rmqindex.commitlog.snapshot import older_tail
 from rmqindex.commitlog.tailing import follow
 from rmqindex.explanation import missing_parts
-from rmqindex.export import measure_usage
+from rmqindex.query import measure_usage
 
 SAMPLE = rmqindex.sample_store()
 UNIT = np.dtype([("phy_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])

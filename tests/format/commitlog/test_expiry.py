@@ -15,7 +15,8 @@ from rmqindex import CommitLog, RmqIndexError, rebuild_index, verify
 from rmqindex.commitlog import LogMark, Selection, newest_messages, select_messages
 from rmqindex.commitlog.files import ExpiredFileError
 from rmqindex.explanation import explain_lookup
-from rmqindex.export import export_messages, measure_usage
+from rmqindex.export import export_messages
+from rmqindex.query import measure_usage
 from rmqindex.storage import FileChangedError
 
 FILE_SIZE = 4096

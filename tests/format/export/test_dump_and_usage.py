@@ -16,7 +16,8 @@ import rmqindex
 from recorded import BROKER_VERSIONS
 from rmqindex import CommitLog
 from rmqindex.commitlog import Selection
-from rmqindex.export import dump_file, folder_usage, measure_usage
+from rmqindex.export import dump_file
+from rmqindex.query import folder_usage, measure_usage
 
 STORE = rmqindex.sample_store()
 GOLDEN = BROKER_VERSIONS / "5.5.0" / "store"

@@ -94,7 +94,7 @@ MUTANTS = (
     ),
     Mutant(
         "an entry's rank is forgotten",
-        "query/ranks.py",
+        "query/message_keys.py",
         "np.arange(first, len(run.hashes)) == run.place",
         "np.arange(first, len(run.hashes)) == len(run.hashes) - 1",
     ),

@@ -45,7 +45,6 @@ from rmqindex.commitlog.selection import newest_messages
 from rmqindex.errors import RmqIndexError
 from rmqindex.explanation import missing_parts
 from rmqindex.export.dump import dump_file
-from rmqindex.export.usage import GROUPS, folder_usage, measure_usage, with_entries
 from rmqindex.messagestore.following import Follower
 from rmqindex.query.key_usage import (
     KEY_GROUPS,
@@ -55,6 +54,7 @@ from rmqindex.query.key_usage import (
     measure_keys,
     store_of,
 )
+from rmqindex.query.usage import GROUPS, folder_usage, measure_usage, with_entries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -37,7 +37,7 @@ from rmqindex.explanation import missing_parts, uncovered
 from rmqindex.keys.hashing import index_key, key_hash
 from rmqindex.layout.index_file import INT64_MAX
 from rmqindex.layout.store import INDEX_FOLDER
-from rmqindex.query.ranks import SearchedFile
+from rmqindex.query.message_keys import SearchedFile
 from rmqindex.query.verification import VERIFIED, Verifier
 from rmqindex.record.message_ids import decode_offset_msg_id
 from rmqindex.storage.location import Location
