@@ -168,6 +168,8 @@ class TestRelativeTimes:
             (("--since", "2h", "--begin", "-2h"), "--begin and --since: give one of them"),
             (("--since", "1h", "--end", "-2h"), "--since: '1h' is after --end '-2h'"),
             (("--begin", "today", "--end", "yesterday"), "'today' is after --end 'yesterday'"),
+            (("--begin", "yesterday", "14:00"), "in quotes, --begin 'yesterday 14:00'"),
+            (("--end=2023-11-14", "9:30:15.5"), "in quotes, --end '2023-11-14 9:30:15.5'"),
         ],
     )
     def test_slips_are_refused_as_they_were_typed(self, run, given, told):

@@ -31,6 +31,10 @@ _NAMED = "rmqindex.named"
 _HYPHEN = "\u2011"
 # Wider terms stand on a line of their own, which leaves room for the texts.
 _TERM_WIDTH = 24
+# A day, and a time of day that a blank without quotes made an argument of its own.
+_DAY_OPTION = re.compile(r"--(?:begin|end|since)(?:=(?P<day>.*))?", re.DOTALL)
+_DAY = re.compile(r"\d{4}-\d{1,2}-\d{1,2}|today|yesterday", re.IGNORECASE)
+_TIME_OF_DAY = re.compile(r"\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?")
 
 
 class HelpFormatter(click.HelpFormatter):
@@ -114,6 +118,22 @@ class Command(click.Command):
                 options[-1].name = field.name
         help_text = inspect.cleandoc(parameters.__doc__ or "")
         super().__init__(name, params=options, callback=self._run, help=help_text, epilog=epilog)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Refuse a time whose blank was not quoted: its half would be a path or a key."""
+        for number, arg in enumerate(args):
+            option = _DAY_OPTION.fullmatch(arg)
+            if option is None:
+                continue
+            day, *rest = [option["day"], *args[number + 1 :]][option["day"] is None :] or [""]
+            if _DAY.fullmatch(day) and rest and _TIME_OF_DAY.fullmatch(rest[0]):
+                name = arg.partition("=")[0]
+                raise click.UsageError(
+                    f"{name} {day} {rest[0]}: put a time with a blank in quotes, "
+                    f"{name} '{day} {rest[0]}'",
+                    ctx,
+                )
+        return super().parse_args(ctx, args)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the arguments above the options."""
