@@ -64,9 +64,20 @@ class TestMessages:
         """And one line on standard error."""
         code, out, err = run("messages", STORE, "--topic", "nobody")
         assert (code, out) == (1, "")
-        assert err == f"rmqindex: {STORE}: no message matches\n"
+        assert err == (
+            f"rmqindex: {STORE}: no message matches; there is no queue of the topic nobody\n"
+        )
         _, _, err = run("messages", STORE, "--topic", "TOPICTEST")
         assert "matches; there is no queue of the topic TOPICTEST, but of TopicTest\n" in err
+
+    @pytest.mark.parametrize("by", [[], ["--by", "key"]])
+    def test_a_misspelt_topic_is_told_where_nothing_is_counted(self, run, by):
+        """With the one that it is most like."""
+        for topic in ("TopicTests", "topictest"):
+            code, _, err = run("usage", STORE, "--topic", topic, *by)
+            assert code == 0
+            assert f"there is no queue of the topic {topic}, but of TopicTest\n" in err
+        assert "there is no queue" not in run("usage", STORE, "--topic", "TopicTest", *by)[2]
 
 
 class TestExport:

@@ -37,10 +37,13 @@ class TestNothing:
     @pytest.mark.parametrize(
         ("given", "told"),
         [
-            (("--topic", "Nope"), "no message matches; nothing was exported\n"),
+            (
+                ("--topic", "Nope"),
+                "matches; nothing was exported; there is no queue of the topic Nope\n",
+            ),
             (
                 ("--topic", "Nope", "--topic", "topictest"),
-                "exported; there is no queue of the topic topictest, but of TopicTest\n",
+                "Nope; there is no queue of the topic topictest, but of TopicTest\n",
             ),
             (
                 ("--topic", "TopicTest", "--begin", "2024-01-01", "--time-zone", "UTC"),

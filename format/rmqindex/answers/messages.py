@@ -12,7 +12,7 @@ from rmqindex.answers.answer import NOT_FOUND, Answer, Nothing
 from rmqindex.answers.terminal import Table, broken, print_table, print_text
 from rmqindex.answers.text import cell_width, complain, one_line, visible
 from rmqindex.commitlog.bodies import BadBodies, bad_body, unpack_bodies
-from rmqindex.consumequeue.paths import misspelt_topics
+from rmqindex.consumequeue.paths import unknown_topics
 from rmqindex.errors import RmqIndexError, counted
 from rmqindex.record.bodies import MAX_TOTAL_SIZE, inner_messages, is_inner_batch
 from rmqindex.record.text import as_text
@@ -349,11 +349,11 @@ def print_message(console: Console, row: Row, zone: Zone) -> None:
 
 
 def topic_hint(store: str, topics: Sequence[str]) -> str:
-    """Return what is said of topics that a store does not have, but with other case or blanks."""
-    pairs = misspelt_topics(store, topics)
+    """Return what is said of topics that have no queue in a store, with those that are meant."""
     return "".join(
-        f"; there is no queue of the topic {visible(topic)}, but of {visible(other)}"
-        for topic, other in pairs
+        f"; there is no queue of the topic {visible(topic)}"
+        + ("" if other is None else f", but of {visible(other)}")
+        for topic, other in unknown_topics(store, topics)
     )
 
 

@@ -30,6 +30,8 @@ T = TypeVar("T")
 _EXPECTED = f"a store with a folder {QUEUE_FOLDER}, that folder, or one below"
 _FILE_NAME = re.compile(rf"[0-9]{{{FILE_NAME_DIGITS}}}")
 _QUEUE_ID = re.compile(r"[0-9]{1,10}")
+# How much alike two topics are of which one may be meant for the other, of 1.
+_LIKENESS = 0.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,15 +162,28 @@ def queue_topics(path: str) -> list[str]:
     return []
 
 
-def misspelt_topics(path: str, asked: Sequence[str]) -> list[tuple[str, str]]:
-    """Return topics without a ConsumeQueue, each with one that has, but for case or blanks."""
+def unknown_topics(path: str, asked: Sequence[str]) -> list[tuple[str, str | None]]:
+    """Return topics without a ConsumeQueue, each with the one that it may be meant for.
+
+    That is one that differs in case or blanks, else one that is much like it; None without one.
+    Nothing is known of a store without ConsumeQueues.
+    """
     try:
         topics = queue_topics(path) if asked else []
     except (RmqIndexError, OSError):
         return []
     likely = {topic.strip().casefold(): topic for topic in topics}
-    pairs = ((each, likely.get(each.strip().casefold())) for each in asked)
-    return [(each, found) for each, found in pairs if found and each not in topics]
+    return [
+        (each, likely.get(each.strip().casefold()) or _nearest(each, topics))
+        for each in asked
+        if topics and each not in topics
+    ]
+
+
+def _nearest(topic: str, topics: Sequence[str]) -> str | None:
+    from difflib import get_close_matches  # noqa: PLC0415  (few need it)
+
+    return next(iter(get_close_matches(topic, topics, 1, _LIKENESS)), None)
 
 
 def _topics_in(store: Path) -> list[str] | None:

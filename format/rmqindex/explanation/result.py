@@ -80,7 +80,8 @@ EXPLAIN_REASONS: dict[str, str] = {
     "other_topic": "Another topic has messages with the key.",
     "retry_topic": "A consumer group receives the message again after it failed.",
     "dead_letter_topic": "A consumer group gave the message up after its last attempt.",
-    "half_topic": "The first phase of a transaction; consumers see the message after the commit.",
+    "half_topic": "The first phase of a transaction; consumers get the message only once it is "
+    "committed.",
     "half_committed": "The transaction was committed: the broker has put the message under its own "
     "topic, as another message.",
     "half_rolled_back": "The transaction was rolled back: the CommitLog has its end and no commit "

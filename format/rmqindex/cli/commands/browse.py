@@ -264,7 +264,9 @@ class Usage:
             on_malformed=_complain_of,
             progress=report,
         )
-        return key_usage_answer(self.store, by, measured, missing, ())
+        hint = "" if measured.rows else topic_hint(self.store, self.selection.topics)
+        notes = [f"no message matches{hint}"] if hint else []
+        return key_usage_answer(self.store, by, measured, missing, notes)
 
     def _groups(
         self,
@@ -290,6 +292,8 @@ class Usage:
                 measured = with_entries(measured, files, log, by, self.selection)
         except RmqIndexError as error:  # what fills the disk is told without an index
             notes.append(f"the entries are not counted: {error}")
+        if not measured.rows and (hint := topic_hint(self.store, self.selection.topics)):
+            notes.append(f"no message matches{hint}")
         folders = folder_usage(self.store, complain)
         return usage_answer(
             self.store, by, measured, folders, missing, self.limit, self.zone, notes
