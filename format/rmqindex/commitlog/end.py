@@ -27,6 +27,7 @@ from rmqindex.commitlog.walk import (
     MARK_SIZE,
     EndKind,
     begins_soundly,
+    claimed_stop,
     find_record,
     is_full,
     is_record,
@@ -66,22 +67,37 @@ _COPY_RECORDS = 1024
 ASKED_RECORDS = 64
 
 
+_DOUBT_HINT = (
+    "; the record at byte {}, with which reading goes on, may be one that a client put into the "
+    "body of a message: believe it only where a queue or an index leads to it"
+)
+
+
 class EndVerdict(NamedTuple):
     """What a place without a sound record is.
 
     Attributes:
         resume: Where the frames go on, bytes from the start of the file; None if they do not.
         fault: The damage; None where the records end soundly, or where a broker has written on.
+        is_doubtful: Whether they may go on within the body of a broken record, whose end is not
+            known.
     """
 
     resume: int | None = None
     fault: Fault | None = None
+    is_doubtful: bool = False
 
 
-def damage_error(file: LogFile, at: int, fault: Fault) -> CorruptCommitLogError:
-    """Return the error of a fault in the record at a place, bytes from the start of the file."""
+def damage_error(
+    file: LogFile, at: int, fault: Fault, doubtful: int | None = None
+) -> CorruptCommitLogError:
+    """Return the error of a fault in the record at a place, bytes from the start of the file.
+
+    ``doubtful`` is a place of which it is not known that a record of the log starts there.
+    """
+    hint = _DAMAGE_HINT + ("" if doubtful is None else _DOUBT_HINT.format(doubtful))
     return CorruptCommitLogError(
-        file.path, fault.field, at + fault.byte, fault.expected, fault.got, _DAMAGE_HINT
+        file.path, fault.field, at + fault.byte, fault.expected, fault.got, hint
     )
 
 
@@ -181,11 +197,19 @@ class LogTail:
         if fault is None:
             return EndVerdict()
         file = self._file
-        return EndVerdict(find_record(self._source, file, self._behind(end), file.size), fault)
+        stop = self._stop_of(end)
+        first = self._behind(end) if stop is None else stop + file.entry_head
+        return EndVerdict(find_record(self._source, file, first, file.size), fault, stop is None)
 
     def _behind(self, end: End) -> int:
         """Return the first byte at which another record may start; a broken frame's own is none."""
         return end.position + self._file.entry_head + 1
+
+    def _stop_of(self, end: End) -> int | None:
+        """Return where the broken record at the end of a walk ends, None if nothing tells."""
+        if end.kind is not EndKind.FAULT:
+            return None
+        return claimed_stop(self._source, self._file, end.position)
 
     def _judge(self, end: End, reach: int | None) -> EndVerdict:
         if end.kind is EndKind.FAULT:
@@ -198,12 +222,14 @@ class LogTail:
         source, file, frames = self._source, self._file, self._frames
         size = min(source.size, file.size)
         stop = size if reach is None else end.position + reach
-        resume = self._following(self._behind(end), stop)
+        ended = self._stop_of(end)
+        first = self._behind(end) if ended is None else ended + file.entry_head
+        resume = self._following(first, stop)
         if resume is None:
             return EndVerdict()  # a torn record, or remains of an earlier life
         if not isinstance(frames.check(source.read, end.position, size), Fault):
             return EndVerdict(end.position)
-        return EndVerdict(resume, end.fault)
+        return EndVerdict(resume, end.fault, ended is None)
 
     def _judge_zeros(self, at: int) -> EndVerdict:
         source, file = self._source, self._file
@@ -218,7 +244,7 @@ class LogTail:
             return EndVerdict(at)
         if resume is not None:
             expected = f"a record, since one follows at byte {resume}"
-            return EndVerdict(resume, Fault("total_size", 0, expected, 0))
+            return EndVerdict(resume, Fault("total_size", 0, expected, 0), is_doubtful=True)
         if find_record(source, file, behind, size) is not None:
             return EndVerdict()  # remains of an earlier life
         expected = "a record, or zeros to the end of the file"

@@ -22,6 +22,7 @@ from rmqindex.commitlog.leads import LeadKind, find_leads, named_stop, proved_le
 from rmqindex.commitlog.walk import (
     End,
     EndKind,
+    claimed_stop,
     end_at,
     find_record,
     frame_of,
@@ -130,14 +131,15 @@ class Reading:
             end = end_at(source, file, frames, at)
             self.end = file, end
             fault = None if is_last else self._fault_of(file, end)
-            resume, fault = tail.judge(end) if is_last else tail.judge_middle(end, fault)
+            verdict = tail.judge(end) if is_last else tail.judge_middle(end, fault)
+            resume, fault, is_doubtful = verdict
             if fault is None:
                 if resume is None or resume == tried:
                     break
                 tried = resume  # a broker was writing it during the walk
                 continue
             if resume is None or file.start + resume + file.entry_head > self._start:
-                self._report_malformed(file, at, fault)
+                self._report_malformed(file, at, fault, resume if is_doubtful else None)
             self._is_end_damaged = is_last and resume is None
             at = resume
             if at is not None:
@@ -209,8 +211,11 @@ class Reading:
             return Fault("file_size", 0, f"{mapped} bytes", file.size)
         return None
 
-    def _report_malformed(self, file: LogFile, at: int, fault: Fault) -> None:
-        self._raise_or_tell(damage_error(file, at, fault))
+    def _report_malformed(
+        self, file: LogFile, at: int, fault: Fault, doubtful: int | None = None
+    ) -> None:
+        # Who is refused reads no further.
+        self._raise_or_tell(damage_error(file, at, fault, doubtful if self._drop else None))
 
     def _raise_or_tell(self, error: CorruptCommitLogError) -> None:
         if not self._drop:
@@ -313,7 +318,9 @@ def _tail_error(files: OpenFiles, end: int, lead: Lead) -> CorruptCommitLogError
     )
 
 
-# A record start is searched for within the length of two of the largest messages.
+# A record start is searched for within the length of two of the largest messages, and is believed
+# after as many bytes of records one behind the other: so long is no body, in which a client may
+# have put whole records.
 _SEARCH = 8 * 1024 * 1024
 
 
@@ -328,10 +335,31 @@ def boundaries_of(files: OpenFiles, file: LogFile, chunk_size: int) -> list[int]
     source = files.source(file)
     boundaries = [file.start]
     for target in range(chunk_size, file.size, chunk_size):
-        found = find_record(source, file, target, target + min(chunk_size, _SEARCH))
+        stop = target + min(chunk_size, _SEARCH)
+        found = _boundary(source, file, boundaries[-1] - file.start, target, stop)
         if found is not None:
             boundaries.append(file.start + found)
     return boundaries
+
+
+def _boundary(source: ByteSource, file: LogFile, known: int, target: int, stop: int) -> int | None:
+    """Return the first frame at or behind a target, to which frames lead from well before it."""
+    at: int | None = known
+    if target - known > _SEARCH:
+        at = find_record(source, file, target - _SEARCH, stop)
+    while at is not None and at < target:
+        frames = frames_of(file)
+        for records in walk(source, file, frames, at, stop, DEFAULT_MAX_RECORDS):
+            starts = records.phy_offset - file.start - file.entry_head
+            if starts[-1] >= target:
+                return int(starts[np.searchsorted(starts, target)])
+        end = end_at(source, file, frames, frames.at)
+        if end.kind is EndKind.BLANK:
+            return None
+        behind = claimed_stop(source, file, end.position) if end.kind is EndKind.FAULT else None
+        first = max(frames.at, at) + 1 if behind is None else behind
+        at = find_record(source, file, first + file.entry_head, stop)
+    return at
 
 
 def _walked(files: OpenFiles, file: LogFile, chunk_size: int) -> list[int]:

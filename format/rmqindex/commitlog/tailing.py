@@ -269,12 +269,14 @@ class _Following:
                 self._is_at_end = is_last
                 return True
             if is_last:
-                resume, fault = tail.judge(end, _REACH)
+                verdict = tail.judge(end, _REACH)
             else:
                 torn = Fault("total_size", 0, "a record, since later ones follow", 0)
-                resume, fault = tail.judge_middle(end, end.fault or torn)
+                verdict = tail.judge_middle(end, end.fault or torn)
+            resume, fault, is_doubtful = verdict
             if fault is not None:
-                self._report(damage_error(file, end.position, fault))
+                doubtful = resume if is_doubtful and self._skip else None
+                self._report(damage_error(file, end.position, fault, doubtful))
             if resume is None or resume == tried:
                 # A file before the last is done; in the last, this is the log's end, as is a place
                 # where a record was found once but not again.

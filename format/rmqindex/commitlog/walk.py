@@ -13,7 +13,13 @@ import numpy as np
 from rmqindex.commitlog.framing import DLedgerFrames, candidates, frames_of, hop
 from rmqindex.layout.dledger import ENTRY_HEAD
 from rmqindex.layout.record import MIN_RECORD_SIZE
-from rmqindex.record.records import Fault, check_record, crc_fault, parse_records
+from rmqindex.record.records import (
+    Fault,
+    check_record,
+    claimed_sizes,
+    crc_fault,
+    parse_records,
+)
 from rmqindex.storage.opening import open_found
 
 if TYPE_CHECKING:
@@ -244,6 +250,29 @@ def record_crc_fault(records: Records, place: int) -> Fault | None:
     return crc_fault(
         record, int(records.body_start[place]) - start, int(records.body_stop[place]) - start
     )
+
+
+def claimed_stop(source: ByteSource, file: LogFile, position: int) -> int | None:
+    """Return where the broken record of the frame at a place ends, None if that cannot be known.
+
+    A client may have put whole records into its body, which no search behind the damage may take
+    for the log's. It ends where its own size and its parts agree, or else at the first end that
+    either of them claims at which the log goes on.
+    """
+    size, at = min(source.size, file.size), position + file.entry_head
+    if size - at < MIN_RECORD_SIZE:
+        return None
+    total, sums = claimed_sizes(source.read, at, size)
+    if total in sums and MIN_RECORD_SIZE <= total <= size - at:
+        return at + total
+    for claimed in sorted({total, *sums}):
+        stop = at + claimed
+        if MIN_RECORD_SIZE <= claimed <= size - at and (
+            is_record(source, file, stop + file.entry_head, crc=True) is not None
+            or end_at(source, file, frames_of(file), stop).kind is EndKind.BLANK
+        ):
+            return stop
+    return None
 
 
 def find_record(

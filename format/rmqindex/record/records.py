@@ -264,6 +264,32 @@ def _sum_of_parts(
     return int(size)
 
 
+def claimed_sizes(
+    read: Callable[[int, int], bytes | memoryview], start: int, stop: int
+) -> tuple[int, list[int]]:
+    """Return the sizes that a broken record claims: its own, and the sums of its parts.
+
+    The parts are those of either message version, up to ``stop``, since the magic code may be what
+    is broken.
+    """
+    head = read(start, MIN_RECORD_SIZE)
+    (size,) = _INT32.unpack_from(head)
+    (sys_flag,) = _INT32.unpack_from(head, SYS_FLAG_OFFSET)
+    hosts = (BORN_HOST_V6_FLAG, STORE_HOST_V6_FLAG)
+    first = BODY_LENGTH_OFFSET + sum(V6_EXTRA for flag in hosts if sys_flag & flag)
+    sums = []
+    for topic in (_INT8, _INT16):
+        at = first
+        for field in (_INT32, topic, _INT16):
+            if start + at + field.size > stop:
+                break
+            (length,) = field.unpack(read(start + at, field.size))
+            at += field.size + max(length, 0)
+        else:
+            sums.append(at)
+    return int(size), sums
+
+
 def store_timestamp_of(read: Callable[[int, int], bytes | memoryview], start: int) -> int:
     """Return the store timestamp, epoch milliseconds, of a sound record at ``start``."""
     head = read(start, MIN_RECORD_SIZE)
