@@ -1,6 +1,6 @@
 """Ask RocketMQ's own classes about a store's files, and write down what they say.
 
-``python spec/tools/ask_rocketmq.py [logs] [queues] [tables] [annexes]`` writes
+``python spec/tools/ask_rocketmq.py [logs] [queues] [tables] [values] [annexes]`` writes
 ``tests/data/store_formats`` anew: files that RocketMQ wrote, the same with one thing changed, and
 what it says of each.
 It needs Java 17 and Maven. Store times and paths of creation differ from run to run.
@@ -26,6 +26,7 @@ from tests.support.maven import class_path_of, compile_java  # noqa: E402
 from asked_logs import ask_about_logs  # noqa: E402
 from asked_queues import ask_about_queues  # noqa: E402
 from asked_tables import ask_about_tables  # noqa: E402
+from asked_values import ask_about_values  # noqa: E402
 
 TARGET = ROOT / "tests" / "data" / "store_formats"
 JUDGE = "5.3.3"
@@ -135,13 +136,14 @@ class RocketMQ:
 
 
 def main(wanted: list[str]) -> None:
-    """Write everything, or only what is about ``logs``, ``queues``, ``tables`` or ``annexes``."""
+    """Write everything, or only what is about one of these subjects."""
     work = Path(tempfile.mkdtemp(prefix="rocketmq-"))
     judge, newest = RocketMQ(JUDGE, work), RocketMQ(NEWEST, work)
     TARGET.mkdir(parents=True, exist_ok=True)
     questions = {
         "logs": lambda: ask_about_logs(judge),
         "queues": lambda: ask_about_queues(judge),
+        "values": lambda: ask_about_values(judge),
         "tables": lambda: ask_about_tables(judge, newest) | {"grpc_ids": grpc_ids(work)},
     }
     questions["annexes"] = lambda: {"annexes": annexes(work)}

@@ -224,7 +224,7 @@ def _records(judge: RocketMQ, file: dict[str, str], checks: list[dict[str, Any]]
     return told
 
 
-def _ask_of_file(judge: RocketMQ, file: dict[str, str], *, force: bool = False) -> dict[str, Any]:
+def ask_of_file(judge: RocketMQ, file: dict[str, str], *, force: bool = False) -> dict[str, Any]:
     """Return what recovery says of each record, with and without the CRC, and the records."""
     settings = {"forceVerifyPropCRC": "true"} if force else {}
     checks = judge.ask("check", hex=file["hex"], check_crc=True, settings=settings)
@@ -236,8 +236,14 @@ def _ask_of_file(judge: RocketMQ, file: dict[str, str], *, force: bool = False) 
     }
 
 
-def _written(judge: RocketMQ, name: str) -> dict[str, Any]:
-    settings, batch_topics, puts = LOGS[name]
+def ask_written(
+    judge: RocketMQ,
+    name: str,
+    settings: dict[str, Any],
+    batch_topics: list[str],
+    puts: list[Put],
+) -> dict[str, Any]:
+    """Return the files of a log that a broker writes, with what it says of them."""
     root = judge.folder()
     told = judge.ask(
         "store",
@@ -248,7 +254,7 @@ def _written(judge: RocketMQ, name: str) -> dict[str, Any]:
         queues=QUEUES.get(name, []),
     )
     force = settings.get("enabledAppendPropCRC") == "true"
-    files = [_ask_of_file(judge, file) for file in _files(root)]
+    files = [ask_of_file(judge, file) for file in _files(root)]
     if force:
         for file in files:
             file["checks_of_property_crc"] = judge.ask(
@@ -336,7 +342,7 @@ def _damaged(judge: RocketMQ, base: dict[str, Any]) -> list[dict[str, Any]]:
         changed = bytearray(data)
         change(changed)
         one = {"name": file["name"], "hex": bytes(changed).hex()}
-        cases.append({"name": name, "file_size": FILE_SIZE, **_ask_of_file(judge, one)})
+        cases.append({"name": name, "file_size": FILE_SIZE, **ask_of_file(judge, one)})
         cases[-1]["name"] = name
         cases[-1]["file_name"] = file["name"]
     return cases
@@ -350,7 +356,7 @@ def _property_crc_damaged(judge: RocketMQ, base: dict[str, Any]) -> dict[str, An
     one = {"name": file["name"], "hex": bytes(data).hex()}
     settings = {"forceVerifyPropCRC": "true"}
     return {
-        **_ask_of_file(judge, one),
+        **ask_of_file(judge, one),
         "name": "log_property_crc_wrong",
         "file_name": file["name"],
         "file_size": FILE_SIZE,
@@ -465,7 +471,7 @@ def _recovery(judge: RocketMQ, base: dict[str, Any]) -> list[dict[str, Any]]:
 
 def ask_about_logs(judge: RocketMQ) -> dict[str, list[dict[str, Any]]]:
     """Return the golden cases of CommitLogs, by file."""
-    written = [_written(judge, name) for name in LOGS]
+    written = [ask_written(judge, name, *told) for name, told in LOGS.items()]
     by_name = {case["name"]: case for case in written}
     base = by_name["log_worked_example"]
     damaged = _damaged(judge, base)

@@ -97,7 +97,8 @@ WRITTEN: dict[str, tuple[bool, list[Step]]] = {
 ZERO = bytes(UNIT)
 
 
-def _changed(files: dict[str, bytes], name: str, at: int, data: bytes) -> dict[str, bytes]:
+def changed(files: dict[str, bytes], name: str, at: int, data: bytes) -> dict[str, bytes]:
+    """Return files of which one has other bytes at a place."""
     file = files[name]
     return {**files, name: file[:at] + data + file[at + len(data) :]}
 
@@ -107,22 +108,22 @@ def _damages(files: dict[str, bytes], *, is_batch: bool) -> dict[str, dict[str, 
     if is_batch:
         unit = files[names[0]][:BATCH_UNIT]
         return {
-            "batch_queue_size_zero": _changed(files, names[1], 8, bytes(4)),
-            "batch_queue_base_negative": _changed(files, names[1], 28, b"\xff" * 8),
-            "batch_queue_count_zero": _changed(files, names[1], 36, bytes(2)),
-            "batch_queue_count_negative": _changed(files, names[1], 36, b"\xff\xff"),
-            "batch_queue_unit_torn": _changed(
+            "batch_queue_size_zero": changed(files, names[1], 8, bytes(4)),
+            "batch_queue_base_negative": changed(files, names[1], 28, b"\xff" * 8),
+            "batch_queue_count_zero": changed(files, names[1], 36, bytes(2)),
+            "batch_queue_count_negative": changed(files, names[1], 36, b"\xff\xff"),
+            "batch_queue_unit_torn": changed(
                 files, names[1], 2 * BATCH_UNIT, unit[:20] + bytes(26)
             ),
         }
     return {
-        "queue_zero_unit": _changed(files, names[1], UNIT, ZERO),
-        "queue_size_negative": _changed(files, names[1], UNIT + 8, b"\xff\xff\xff\xff"),
-        "queue_phy_offset_negative": _changed(files, names[1], UNIT, b"\xff" * 8),
-        "queue_unit_torn": _changed(files, names[1], 2 * UNIT, _unit(2400, 0)),
-        "queue_zero_unit_in_the_first_file": _changed(files, names[0], UNIT, ZERO),
-        "queue_blank_unit_inside": _changed(files, names[0], UNIT, _unit(0, 2**31 - 1)),
-        "queue_offsets_descend": _changed(files, names[1], UNIT, _unit(5, 200)),
+        "queue_zero_unit": changed(files, names[1], UNIT, ZERO),
+        "queue_size_negative": changed(files, names[1], UNIT + 8, b"\xff\xff\xff\xff"),
+        "queue_phy_offset_negative": changed(files, names[1], UNIT, b"\xff" * 8),
+        "queue_unit_torn": changed(files, names[1], 2 * UNIT, _unit(2400, 0)),
+        "queue_zero_unit_in_the_first_file": changed(files, names[0], UNIT, ZERO),
+        "queue_blank_unit_inside": changed(files, names[0], UNIT, _unit(0, 2**31 - 1)),
+        "queue_offsets_descend": changed(files, names[1], UNIT, _unit(5, 200)),
         "queue_file_short": {**files, names[1]: files[names[1]][:-UNIT]},
         "queue_file_empty": {**files, names[1]: b""},
         "queue_first_file_short": {**files, names[0]: files[names[0]][:-UNIT], names[1]: b""},
@@ -141,9 +142,10 @@ def _files(folder: Path) -> list[dict[str, str]]:
     return [{"name": p.name, "hex": p.read_bytes().hex()} for p in sorted(folder.iterdir())]
 
 
-def _ask(
+def ask_of_queue(
     judge: RocketMQ, name: str, contents: dict[str, bytes], steps: list[Step], *, is_batch: bool
 ) -> dict[str, Any]:
+    """Return what RocketMQ makes of a queue's files and of steps, and the files at the end."""
     root = judge.folder()
     folder = _folder(root)
     for file_name, data in contents.items():
@@ -174,7 +176,7 @@ def _ask(
 def ask_about_queues(judge: RocketMQ) -> dict[str, list[dict[str, Any]]]:
     """Return the golden cases of ConsumeQueues."""
     written = [
-        _ask(judge, name, {}, steps, is_batch=is_batch)
+        ask_of_queue(judge, name, {}, steps, is_batch=is_batch)
         for name, (is_batch, steps) in WRITTEN.items()
     ]
     by_name = {case["name"]: case for case in written}
@@ -182,5 +184,5 @@ def ask_about_queues(judge: RocketMQ) -> dict[str, list[dict[str, Any]]]:
     for base, is_batch in (("queue_worked_example", False), ("batch_queue_worked_example", True)):
         files = {f["name"]: bytes.fromhex(f["hex"]) for f in by_name[base]["files_after"]}
         for name, contents in _damages(files, is_batch=is_batch).items():
-            damaged.append(_ask(judge, name, contents, [], is_batch=is_batch))
+            damaged.append(ask_of_queue(judge, name, contents, [], is_batch=is_batch))
     return {"queues": written, "damaged_queues": damaged}

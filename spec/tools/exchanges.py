@@ -7,6 +7,7 @@ import struct
 from typing import Any
 
 import spectext
+from edge_exchanges import edge_exchanges
 from store_exchanges import case, store_exchanges
 
 WRITER, MENDER = "strict_writer", "mending_writer"
@@ -22,6 +23,7 @@ def exchanges() -> dict[str, bytes]:
     made = {"limits": _limits(), "checkpoint": _checkpoint(), "geometry": _geometry()}
     made |= {"crash": [*_crash(), *_full()], "slots": _slots(), "positions": _positions()}
     made |= {"surplus": _surplus(), "directories": _directories(), "store": store_exchanges()}
+    made |= {"resumed": _resumed(), "faults": _faults(), "edges": edge_exchanges()}
     return {
         f"exchanges/{name}.json": (json.dumps({"cases": cases}, indent=1) + "\n").encode("ascii")
         for name, cases in made.items()
@@ -40,7 +42,7 @@ def _limits() -> list[dict[str, Any]]:
             **{"class": WRITER, "editions": ALL},
         )
         for slots, places in ((0, 5), (5, 0), (-1, 5), (5, -1), (1, 107_374_181))
-    ] + [*_one_place(), *_read_without_a_geometry(), *_named_geometries()]
+    ] + [*_one_place(), *_no_geometry(), *_read_without_a_geometry(), *_named_geometries()]
 
 
 def _one_place() -> list[dict[str, Any]]:
@@ -55,6 +57,28 @@ def _one_place() -> list[dict[str, Any]]:
             ["IDX-BLD-9"],
             **{"class": WRITER, "editions": ALL},
         )
+    ]
+
+
+def _no_geometry() -> list[dict[str, Any]]:
+    """Geometries that no file has, for what makes a file, builds a set or loads one."""
+    seed = {"prev_end_phy_offset": 0, "prev_end_timestamp": 0}
+    loaded = {"directory": [], "writable": True, "last_exit_ok": True, "index_msg_timestamp": 0}
+    return [
+        case(
+            f"{operation} with {slots} slots and {places} places",
+            operation,
+            {"hash_slot_num": slots, "index_num": places, **told},
+            {"reject": {"field": "hash_slot_num" if slots < 1 else "index_num"}},
+            ["IDX-LIM-1" if claimed == WRITER else "IDX-LIM-5"],
+            **{"class": claimed, **({"editions": ALL} if claimed == WRITER else {})},
+        )
+        for operation, told, claimed in (
+            ("create", seed, WRITER),
+            ("build", {"messages": []}, WRITER),
+            ("load", loaded, LOADER),
+        )
+        for slots, places in ((0, 5), (5, -1))
     ]
 
 
@@ -129,6 +153,7 @@ def _checkpoint() -> list[dict[str, Any]]:
     after, fields = of(1_700_000_000_000, 1_700_000_000_500, 1_600_000_000_000, -1, 2, rest=sixth)
     young, young_fields = of(2999, 5000, 9, 0, 0)
     old, old_fields = of(1_700_000_000_000, 1_700_000_900_000, 1_600_000_000_000, 0, 0)
+    wrapped, wrapped_fields = of(-(2**63), 0, 5, 0, 0)
     # It ends within the third field.
     short = bytes.fromhex(old)[:20]
     third = int.from_bytes(short[16:] + bytes(4), "big")
@@ -186,6 +211,20 @@ def _checkpoint() -> list[dict[str, Any]]:
             ["IDX-CKP-3"],
             **{"class": "broker_faithful_reader"},
         ),
+        case(
+            "the least timestamp wraps",
+            "read_checkpoint",
+            {"hex": wrapped},
+            {
+                "answer": {
+                    "fields": wrapped_fields,
+                    "min_timestamp": 2**63 - 3000,
+                    "min_timestamp_index": 5,
+                }
+            },
+            ["CHK-MIN-2", "IDX-CKP-3"],
+            **{"class": "broker_faithful_reader"},
+        ),
     ]
 
 
@@ -212,6 +251,87 @@ def _geometry() -> list[dict[str, Any]]:
             **{"class": STRICT},
         ),
     ]
+
+
+def _resumed() -> list[dict[str, Any]]:
+    """A short file that a writer goes on with, and a message before the last one's offset."""
+    time = 1_700_000_000_000
+    header = struct.pack(">qqqqii", time, time, 100, 100, 1, 2) + struct.pack(">ii", 1, 0)
+    short = header + bytes(20) + struct.pack(">iqii", 98, 100, 0, 0)
+    shape = {"hash_slot_num": 2, "index_num": 4}
+    hashed = 84 * 31 * 31 + 35 * 31 + 97
+    put = {"key": "T#a", "phy_offset": 300, "store_timestamp": time + 3000}
+    after = struct.pack(">qqqqii", time, time + 3000, 100, 300, 1, 3) + struct.pack(">ii", 2, 0)
+    after += bytes(20) + short[-20:] + struct.pack(">iqii", hashed, 300, 3, 1) + bytes(20)
+    full = struct.pack(">qqqqii", time, time, 100, 100, 1, 2) + header[40:]
+    message = {"topic": "T", "unique_key": None, "keys": "a", "sys_flag": 0}
+    message |= {"phy_offset": -5, "store_timestamp": time}
+    unused = struct.pack(">qqqqii", 0, 0, 0, 0, 0, 1) + bytes(64)
+    # A slot that equals index_count, which a crash left: the entry before is that of its text.
+    torn = short.ljust(128, b"\0")
+    torn = torn[:40] + struct.pack(">i", 2) + torn[44:]
+    mended = after[:40] + struct.pack(">i", 2) + after[44:]
+    return [
+        case(
+            "a short file is extended with zeros",
+            "put",
+            {**shape, "resume_hex": short.hex(), "puts": [put]},
+            {"answer": {"results": [True], "hex": after.hex()}},
+            ["IDX-OPS-18"],
+            **{"class": WRITER, "editions": NEW},
+        ),
+        case(
+            "a short file that is full is extended, and takes nothing",
+            "put",
+            {"hash_slot_num": 2, "index_num": 2, "resume_hex": full.hex(), "puts": [put]},
+            {"answer": {"results": [False], "hex": full.ljust(88, b"\0").hex()}},
+            ["IDX-OPS-18", "IDX-PUT-1"],
+            **{"class": WRITER, "editions": NEW},
+        ),
+        case(
+            "a slot that equals index_count is mended before the put",
+            "put",
+            {**shape, "resume_hex": torn.hex(), "puts": [put]},
+            {"answer": {"results": [True], "hex": mended.hex()}},
+            ["IDX-PUT-9"],
+            **{"class": MENDER, "editions": NEW},
+        ),
+        case(
+            "a negative offset is less than that of a file without entries",
+            "build",
+            {"hash_slot_num": 1, "index_num": 3, "messages": [message]},
+            {"answer": {"hex": [unused.hex()]}},
+            ["IDX-BLD-2"],
+            **{"class": WRITER, "editions": NEW},
+        ),
+    ]
+
+
+def _faults() -> list[dict[str, Any]]:
+    """Which fault of an entry is named, of several that it has."""
+    time = 1_700_000_000_000
+    header = struct.pack(">qqqqiiii", time, time, 100, 200, 1, 3, 2, 0)
+    cases = []
+    for key_hash, time_diff, prev, field, at in (
+        (-1, -1, -1, "key_hash", 88),
+        (100, -1, -1, "prev_position", 104),
+        (100, -1, 5, "prev_position", 104),
+        (100, -1, 1, "time_diff", 100),
+    ):
+        entries = struct.pack(">iqii", 98, 100, 0, 0)
+        entries += struct.pack(">iqii", key_hash, 200, time_diff, prev)
+        file = {"name": FILE_NAME, "hex": (header + bytes(20) + entries).hex()}
+        cases.append(
+            case(
+                f"an entry with {key_hash}, {time_diff} and {prev} is rejected for its {field}",
+                "scan",
+                {"hash_slot_num": 2, "index_num": 3, "file": file},
+                {"reject": {"field": field, "byte": at}},
+                ["IDX-CON-2", "IDX-OPS-6"],
+                **{"class": STRICT},
+            )
+        )
+    return cases
 
 
 def _slots() -> list[dict[str, Any]]:

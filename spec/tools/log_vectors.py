@@ -20,7 +20,7 @@ LOGS: dict[str, tuple[str, str]] = {
     "log_worked_example": (
         (
             "LOG-FIL-1 LOG-FIL-2 LOG-REC-1 LOG-REC-4 LOG-REC-5 LOG-BLK-1 LOG-CRC-1 LOG-CRC-2 "
-            "LOG-PRP-1 LOG-SND-1 LOG-WLK-1 LOG-WLK-2 LOG-BRK-1"
+            "LOG-PRP-1 LOG-SND-1 LOG-WLK-1 LOG-WLK-2 LOG-BRK-1 LOG-REC-9"
         ),
         "LOG-ERR-7",
     ),
@@ -63,7 +63,19 @@ LOGS: dict[str, tuple[str, str]] = {
     "log_all_zero": ("LOG-WLK-1", ""),
     "log_crc_of_empty_body": ("LOG-CRC-2", "LOG-ERR-7"),
     "log_property_crc_wrong": ("LOG-CRC-4 LOG-CRC-5", "LOG-ERR-6"),
+    "log_numbers": ("LOG-BRK-1 LOG-NUM-1", ""),
+    "log_number_delay_text": ("LOG-BRK-1 LOG-NUM-1", "LOG-ERR-8"),
+    "log_number_delay_space": ("LOG-BRK-1 LOG-NUM-1", "LOG-ERR-8"),
+    "log_number_delay_beyond": ("LOG-BRK-1 LOG-NUM-1", "LOG-ERR-8"),
+    "log_number_base_text": ("LOG-BRK-1 LOG-NUM-1", "LOG-ERR-8"),
+    "log_number_base_beyond": ("LOG-BRK-1 LOG-NUM-1", "LOG-ERR-8"),
+    "log_number_num_text": ("LOG-BRK-1 LOG-NUM-1", "LOG-ERR-8"),
+    "log_number_num_beyond": ("LOG-BRK-1 LOG-NUM-1", "LOG-ERR-8"),
+    "log_number_delay_text_and_size": ("LOG-BRK-1", "LOG-ERR-8"),
+    "log_number_num_text_and_size": ("LOG-BRK-1", "LOG-ERR-8"),
 }
+# Logs whose records the script that asked RocketMQ made.
+NUMBERS = "records with numbers in their properties, as RocketMQ reads them or not"
 RECOVERY = {
     "recovery_clean": ("LOG-RCV-1", ""),
     "recovery_unclean": ("LOG-RCV-1", ""),
@@ -79,12 +91,22 @@ RECOVERY = {
     "recovery_last_all_zero": ("LOG-RCV-1", ""),
     "recovery_last_empty": ("LOG-FIL-4", ""),
     "recovery_last_short": ("LOG-FIL-4", ""),
-    "recovery_first_missing": ("LOG-FIL-3", ""),
+    "recovery_first_missing": ("LOG-FIL-3", "LOG-ERR-9"),
     "recovery_gap": ("LOG-RCV-1", ""),
     "recovery_no_files": ("LOG-RCV-1", ""),
     "recovery_damage_before_the_checkpoint": ("LOG-RCV-3", "LOG-ERR-4"),
     "recovery_damage_before_the_queues": ("LOG-RCV-3", "LOG-ERR-4"),
+    "recovery_number_delay_text": ("LOG-RCV-1", "LOG-ERR-8"),
+    "recovery_number_num_text": ("LOG-RCV-1", "LOG-ERR-8"),
+    "recovery_time_equal": ("LOG-RCV-1 LOG-RCV-3", ""),
+    "recovery_time_greater": ("LOG-RCV-1", ""),
+    "recovery_time_zero": ("LOG-RCV-1", ""),
+    "recovery_version_2_first": ("LOG-RCV-1 LOG-REC-3", ""),
+    "recovery_ipv6_first": ("LOG-RCV-1 LOG-REC-2", ""),
+    "recovery_queues_end_at_the_file": ("LOG-RCV-1 LOG-RCV-3", ""),
+    "recovery_queues_end_before_the_file": ("LOG-RCV-1", ""),
 }
+BEGINNINGS = "a log of two files, the first one damaged, and with which of them recovery begins"
 # Records of version 1 or 2; the names of what a reader decodes.
 RECORD_FIELDS = (
     "total_size", "magic_code", "body_crc", "queue_id", "flag", "queue_offset", "physical_offset",
@@ -190,6 +212,9 @@ def _write_logs(out: Vectors) -> None:
         if case["name"].startswith("log_property"):
             note = "log_property_crc with another flag in its first record"
         _write_log(out, case["name"], note, {**case, "name": case["file_name"]}, case["file_size"])
+    for case in load_asked("number_logs"):
+        told = {**case, "name": case["file_name"]}
+        _write_log(out, case["name"], NUMBERS, told, case["file_size"])
 
 
 WRITTEN = {
@@ -202,6 +227,7 @@ WRITTEN = {
     "log_property_crc": "LOG-CRC-3",
     "log_exact_fit": "LOG-BLK-1 LOG-REC-4 LOG-FIL-1",
     "log_utf8_topic": "LOG-REC-7 LOG-PRP-1",
+    "log_surrogates": "LOG-PRP-7",
 }
 _PUT_FIELDS = (
     "topic", "queue_id", "flag", "sys_flag", "born_timestamp", "born_host", "store_host",
@@ -215,7 +241,7 @@ def _pairs(properties: dict[str, str]) -> list[list[str]]:
 
 def _write_written(out: Vectors) -> None:
     """Write the messages that RocketMQ was given, and the files that it made of them."""
-    for case in load_asked("logs"):
+    for case in [*load_asked("logs"), *load_asked("surrogate_logs")]:
         if case["name"] not in WRITTEN:
             continue
         records = [record for file in case["files"] for record in file["records"]]
@@ -267,17 +293,21 @@ def _read_strictly(case: dict[str, Any]) -> dict[str, Any]:
 
 
 def _write_recovery(out: Vectors) -> None:
-    for case in load_asked("recovery"):
+    changed = load_asked("recovery")
+    for case in [*changed, *load_asked("further_recovery")]:
         broker = {name: case[name] for name in ("load_result", "max_offset", "files_after")}
         asked = {name: value for name, value in case.items() if name not in {"name", *broker}}
         strict = _read_strictly(case)
         shown, errata = RECOVERY[case["name"]]
+        note = NUMBERS if "number" in case["name"] else BEGINNINGS
+        if case in changed:
+            note = "log_worked_example, changed"
         shown += " LOG-WLK-2" if strict["scan"] == "accept" else " LOG-WLK-3"
         out.write(
             "accept",
             case["name"],
             {
-                **head("commitlog_recovery", "log_worked_example, changed", (shown, errata)),
+                **head("commitlog_recovery", note, (shown, errata)),
                 **asked,
                 "outcomes": {
                     "strict_reader": strict,
@@ -304,7 +334,7 @@ def _write_properties(out: Vectors) -> None:
         "property_bytes",
         {
             **head("property_bytes", "what is read from the bytes of properties", shown),
-            "cases": load_asked("properties"),
+            "cases": [*load_asked("properties"), *load_asked("malformed_properties")],
         },
     )
 
@@ -331,7 +361,7 @@ def _write_inner(out: Vectors) -> None:
         else:
             assert messages == broker
             sound.append(one | {"strict_reader": messages, "broker_faithful_reader": broker})
-    shown = ("LOG-BAT-3 LOG-BAT-4", "")
+    shown = ("LOG-BAT-3 LOG-BAT-4 LOG-BAT-6", "")
     note = "the messages in bodies of inner batches"
     out.write("accept", "inner_batches", {**head("inner_batches", note, shown), "cases": sound})
     shown = ("LOG-BAT-4 LOG-BAT-5", "")

@@ -15,11 +15,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from oracle import Rejected, wrap
+from oracle import Rejected, decode_utf8, read_number, wrap
 
 V1, V2, BLANK = -626843481, -626843477, -875286124
 MIN_RECORD, CRC_RESERVED = 91, 20
-MOST_SHORT, MOST_PROPERTIES = 127, 32767
+MOST_SHORT, MOST_LONG = 127, 32767
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 
 
 def int_at(data: bytes, at: int, size: int) -> int:
@@ -100,19 +101,19 @@ def encode_record(
     flags = message.get("sys_flag", 0)
     flags |= (16 if len(hosts[0]) > 8 else 0) | (32 if len(hosts[1]) > 8 else 0)
     body = bytes.fromhex(message["body"] or "")
-    topic = message["topic"].encode()
+    topic = encode_text(message["topic"])
     text = message.get("properties_text")
     if text is None:
         pairs = sorted(message["properties"].items())
         text = "".join(f"{name}\x01{value}\x02" for name, value in pairs)
-    is_long = len(message["topic"].encode("utf-16-be")) // 2 > 127
-    properties = text.encode()
+    is_long = len(message["topic"].encode("utf-16-be", "surrogatepass")) // 2 > 127
+    properties = encode_text(text)
     if has_property_crc:
         properties += b"" if properties.endswith(b"\2") or not properties else b"\2"
         properties += bytes(CRC_RESERVED)
-    if not is_long and len(topic) > MOST_SHORT:
+    if len(topic) > (MOST_LONG if is_long else MOST_SHORT):
         raise Rejected("topic")
-    if len(properties) > MOST_PROPERTIES:
+    if len(properties) > MOST_LONG:
         raise Rejected("properties")
     parts = [
         struct.pack(
@@ -138,6 +139,12 @@ def encode_record(
         covered = data[:-CRC_RESERVED]
         data = covered + b"__CRC32#\1" + f"{crc32(covered):010}"[::-1].encode() + b"\2"
     return data
+
+
+def encode_text(text: str) -> bytes:
+    """Return the UTF-8 of a text, a question mark for each unpaired surrogate, LOG-PRP-7."""
+    whole = text.encode("utf-16-be", "surrogatepass").decode("utf-16-be", "surrogatepass")
+    return whole.encode("utf-8", "replace")
 
 
 def write_log(
@@ -172,8 +179,10 @@ def write_log(
 
 
 def append(files: list[bytearray], file_size: int, record: bytes, at: int) -> int:
-    """Blank records, steps 1 to 4; returns the byte behind the record in its file."""
+    """Blank records, steps 1 to 4, LOG-LIM-1; returns the byte behind the record in its file."""
     left = file_size - at
+    if len(record) + 8 > file_size:
+        raise Rejected("file_size")
     if len(record) + 8 > left:
         files[-1][at : at + 8] = struct.pack(">ii", left, BLANK)
         files.append(bytearray(file_size))
@@ -201,7 +210,7 @@ def property_crc(record: Record) -> int | None:
 def check(  # noqa: C901, PLR0911  (the numbered steps)
     data: bytes, at: int, *, check_crc: bool, property_crc_alone: bool = False
 ) -> tuple[int, bool]:
-    """Check, steps 1 to 10: the size and whether the broker goes on."""
+    """Check, steps 1 to 12: the size and whether the broker goes on."""
     left = len(data) - at
     if left <= 4:
         return -1, False
@@ -231,9 +240,23 @@ def check(  # noqa: C901, PLR0911  (the numbered steps)
             return -1, False
     elif check_crc and record.body and crc32(record.body) != record.values["body_crc"]:
         return -1, False
+    properties = dict(property_pairs(record.properties))
+    delay = properties.get("DELAY") if text_of(record.topic) == SCHEDULE_TOPIC else None
+    if delay is not None and read_number(delay, 32) is None:
+        return -1, False
     if record.size != total:
         return total, False
+    if is_batch_unreadable(properties):
+        return -1, False
     return total, True
+
+
+def is_batch_unreadable(properties: dict[str, str]) -> bool:
+    """Whether both numbers of an inner batch are there, and one cannot be read."""
+    base, count = properties.get("INNER_BASE"), properties.get("INNER_NUM")
+    if base is None or count is None:
+        return False
+    return read_number(base, 64) is None or read_number(count, 16) is None
 
 
 def check_all(data: bytes, **how: bool) -> list[tuple[int, int, bool]]:
@@ -347,15 +370,42 @@ def read_log(files: dict[str, bytes]) -> int:
     return end
 
 
+def claimed_stop(data: bytes, start: int, at: int) -> int | None:
+    """Where a faulty record ends, steps 1 to 4; None if that cannot be known."""
+    left = len(data) - at
+    if left < MIN_RECORD:
+        return None
+    total, sys_flag = int_at(data, at, 4), int_at(data, at + 36, 4)
+    sums = []
+    for width in (1, 2):
+        place = at + 84 + (12 if sys_flag & 16 else 0) + (12 if sys_flag & 32 else 0)
+        for size in (4, width, 2):
+            place += size + max(int_at(data, place, size), 0)
+        sums.append(place - at)
+    claims = sorted(each for each in {total, *sums} if MIN_RECORD <= each <= left)
+    if total in claims and total in sums:
+        return at + total
+    for claim in claims:
+        found = walk(data, start, at + claim)
+        if found.kind == "blank" and found.position == at + claim:
+            return at + claim
+        if found.records:
+            record = found.records[0][1]
+            if not crc_fault(record, data[at + claim : at + claim + record.size]):
+                return at + claim
+    return None
+
+
 def _next_record(data: bytes, start: int, found: Walk) -> int | None:
     """The place behind a fault of the last file where its records go on (LOG-WLK-3, LOG-WLK-4)."""
+    first = claimed_stop(data, start, found.position) if found.kind == "fault" else None
     newest = found.records[-1][1].values["store_timestamp"] if found.records else None
 
     def is_newer(at: int, record: Record) -> bool:
         is_late = newest is None or record.values["store_timestamp"] >= newest
         return is_late and not crc_fault(record, data[at : at + record.size])
 
-    for at in range(found.position + 1, len(data)):
+    for at in range(found.position + 1 if first is None else first, len(data)):
         try:
             record = sound(data, at, start + at)
         except Rejected:
@@ -382,9 +432,8 @@ def read_leniently(data: bytes, start: int) -> list[tuple[int, Record]]:
 
 
 def text_of(data: bytes) -> str:
-    """Malformed text, LOG-PRP-6."""
-    one = "\ufffd".encode()
-    return re.sub(rb"\xed[\xa0-\xbf][\x80-\xbf]", one, data).decode("utf-8", "replace")
+    """Topic or properties, LOG-PRP-6."""
+    return decode_utf8(data)
 
 
 def property_pairs(data: bytes) -> list[tuple[str, str]]:
@@ -480,7 +529,7 @@ def decompress(body: bytes, sys_flag: int) -> bytes:
             return bytes(pa.CompressedInputStream(pa.BufferReader(body), codec).read())
     except (zlib.error, OSError) as error:
         raise Rejected("body") from error
-    raise Rejected("sys_flag")
+    raise Rejected("body")
 
 
 def decode_offset_id(text: str) -> tuple[bytes, int, int]:

@@ -53,6 +53,8 @@ NOT_BY_AN_ANSWER = {
     "IDX-SEC-2": "it needs a CommitLog, which no request carries",
     "LOG-BOD-4": "it leaves the bound to the reader, and a body that goes beyond every bound "
     "fits no request",
+    "LOG-FIL-5": "no request asks for the message at an offset",
+    "LOG-WLK-6": "no field of the protocol says what a reader tells beside its answer",
     "LOG-RCV-4": "it is about what a reader may expect of a broker that starts later",
     "CQ-TAG-2": "no request asks for the messages of a tag",
     "CHK-FLD-2": "it is about what a reader takes from a field that it has read",

@@ -89,6 +89,11 @@ class File:
             file.set(begin_timestamp=end_time, end_timestamp=end_time)
         return file
 
+    @classmethod
+    def resume(cls, slots: int, places: int, data: bytearray) -> File:
+        """Go on with a file, steps 1 to 4: its bytes, and zeros up to the size of the geometry."""
+        return cls(slots, places, data.ljust(40 + 4 * slots + 20 * places, b"\0"))
+
     @property
     def header(self) -> dict[str, int]:
         """The six fields as they stand."""
@@ -478,14 +483,19 @@ ZEROS = (
 )  # fmt: skip
 
 
-def is_index_name(name: str) -> bool:
-    """Names, IDX-NAM-3."""
-    digits = name[1:] if name[:1] in ("+", "-") else name
+def read_number(text: str, bits: int) -> int | None:
+    """Numbers in texts: the value, or None where the text is no number of so many bits."""
+    digits = text[1:] if text[:1] in ("+", "-") else text
     value = 0
     for unit in code_units(digits):
         zero = next((zero for zero in ZEROS if zero <= unit <= zero + 9), None)
         if zero is None:
-            return False
+            return None
         value = 10 * value + unit - zero
-    value = -value if name[:1] == "-" else value
-    return bool(digits) and -(2**63) <= value < 2**63
+    value = -value if text[:1] == "-" else value
+    return value if digits and wrap(value, bits) == value else None
+
+
+def is_index_name(name: str) -> bool:
+    """Names, IDX-NAM-3."""
+    return read_number(name, 64) is not None

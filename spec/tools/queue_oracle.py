@@ -6,8 +6,8 @@ import struct
 from dataclasses import dataclass, field
 from typing import Any
 
-from logs_oracle import int_at
-from oracle import hash_code
+from logs_oracle import SCHEDULE_TOPIC, int_at
+from oracle import hash_code, read_number, wrap
 
 UNIT, BATCH_UNIT = 20, 46
 BLANK_UNIT_SIZE = 2**31 - 1
@@ -85,12 +85,23 @@ class Queue:
             self.end = start
             while self.end < start + self.file_size and is_written(self.read(self.end)):
                 unit = self.read(self.end)
-                self.most_phy = unit["phy_offset"] + (0 if self.is_batch else unit["size"])
+                self.most_phy = self._stop_of(unit)
                 self.end += self.unit
             if self.end < start + self.file_size:
                 break
         self._drop_files()
         self._revise()
+
+    def _stop_of(self, unit: dict[str, int]) -> int:
+        """What a put compares: the sum wraps, and of a batch unit it is the offset alone."""
+        return wrap(unit["phy_offset"] + (0 if self.is_batch else unit["size"]), 64)
+
+    def fail_to_load(self) -> None:
+        """End the queue before the file that has another size, CQ-RCV-4."""
+        if self.is_batch:
+            self.least, self.files = -1, {}
+        elif self.files:
+            self.end = max(self.files) + self.file_size
 
     def _drop_files(self) -> None:
         for start in [start for start in self.files if start > self.end]:
@@ -160,7 +171,7 @@ class Queue:
                     break
                 self.end += self.unit
             last = self.read(self.end - self.unit)
-            self.most_phy = last["phy_offset"] + (0 if self.is_batch else last["size"])
+            self.most_phy = self._stop_of(last)
             break
         if not self.files:
             self.end = 0
@@ -182,7 +193,8 @@ class Queue:
             if self.least == -1:
                 self.least = queue_offset
             return
-        if phy_offset + size <= self.most_phy:
+        stop = wrap(phy_offset + size, 64)
+        if stop <= self.most_phy:
             return
         at = queue_offset * UNIT
         if not self.files:
@@ -194,7 +206,7 @@ class Queue:
                 self._append(struct.pack(">qiq", 0, BLANK_UNIT_SIZE, 0))
         elif queue_offset and at < self.end:
             return
-        self.most_phy = phy_offset + size
+        self.most_phy = stop
         self._append(struct.pack(">qiq", phy_offset, size, tags_code))
 
     def _append(self, data: bytes) -> None:
@@ -232,8 +244,35 @@ DELAYS = [1, 5, 10, 30, *(60 * n for n in range(1, 11)), 1200, 1800, 3600, 7200]
 
 def tags_code(topic: str, properties: dict[str, str], store_timestamp: int) -> int:
     """Tags code, steps 1 to 3."""
-    level = properties.get("DELAY")
-    if topic == "SCHEDULE_TOPIC_XXXX" and level is not None and int(level) > 0:
-        return store_timestamp + 1000 * DELAYS[min(int(level), len(DELAYS)) - 1]
+    level = read_number(properties.get("DELAY", "0"), 32)
+    if topic == SCHEDULE_TOPIC and level is not None and level > 0:
+        return wrap(store_timestamp + 1000 * DELAYS[min(level, len(DELAYS)) - 1], 64)
     tags = properties.get("TAGS")
     return hash_code(tags) if tags else 0
+
+
+def is_folder(name: str) -> bool:
+    """Whether a name is that of one folder, CQ-SEC-1."""
+    return name not in ("", ".", "..") and not set(name) & {"/", "\0"}
+
+
+def base_of(properties: dict[str, str], queue_offset: int) -> int:
+    """The first queue offset of a batch unit: that of the numbers of a batch, or the record's."""
+    if "INNER_BASE" in properties and "INNER_NUM" in properties:
+        return read_number(properties["INNER_BASE"], 64) or 0
+    return queue_offset
+
+
+def light_queues(properties: dict[str, str], queue_id: int) -> list[tuple[str, int, int]]:
+    """The light queues of a message, CQ-DSP-2: name, number and queue offset of each."""
+    names = properties.get("INNER_MULTI_DISPATCH", "").split(",")
+    offsets = [
+        read_number(each, 64) for each in properties.get("INNER_MULTI_QUEUE_OFFSET", "").split(",")
+    ]
+    if len(names) != len(offsets):
+        return []
+    return [
+        (name, 0 if name.startswith("%LMQ%") else queue_id, each)
+        for name, each in zip(names, offsets, strict=True)
+        if is_folder(name) and each is not None
+    ]

@@ -58,6 +58,18 @@ QUEUES: dict[str, tuple[str, str]] = {
     "batch_queue_count_zero": ("CQ-BAT-2 CQ-RCV-1", "CQ-ERR-4"),
     "batch_queue_count_negative": ("CQ-BAT-2 CQ-RCV-1", "CQ-ERR-4"),
     "batch_queue_unit_torn": ("CQ-BAT-2", "CQ-ERR-3"),
+    "queue_least_offset_behind_the_first_file": ("CQ-MIN-1", ""),
+    "queue_least_offset_within_the_first_file": ("CQ-MIN-1", ""),
+    "batch_queue_first_file_before_the_log": ("CQ-MIN-3", ""),
+    "queue_expire_all": ("CQ-EXP-1 CQ-MIN-2", ""),
+    "batch_queue_expire_all": ("CQ-EXP-1", ""),
+    "queue_offset_taken": ("CQ-PUT-3", ""),
+    "queue_offset_of_more_than_32_bits": ("CQ-PUT-1 CQ-PUT-2 CQ-FIL-1", ""),
+    "queue_size_of_a_blank_unit": ("CQ-UNT-3", ""),
+    "queue_sum_wraps": ("CQ-PUT-1 CQ-LIM-1", ""),
+    "queue_zero_unit_in_the_first_of_four_files": ("CQ-RCV-1", ""),
+    "batch_queue_file_short": ("CQ-RCV-4", ""),
+    "batch_queue_first_file_short": ("CQ-RCV-4", ""),
 }
 CHECKPOINTS = {
     "checkpoint_fields": ("CHK-FLD-1 CHK-MIN-1", ""),
@@ -84,7 +96,7 @@ BEFORE_5_5, SINCE_5_5 = "5.3.3", "5.5.1"
 
 
 def _write_queues(out: Vectors) -> None:
-    for group in ("queues", "damaged_queues"):
+    for group in ("queues", "damaged_queues", "edge_queues"):
         for case in load_asked(group):
             steps = [
                 {"do": do, "arguments": arguments, **answer}
@@ -92,7 +104,7 @@ def _write_queues(out: Vectors) -> None:
             ]
             for step in steps[:-1]:
                 del step["units"]
-            read = case["files_after"] if group == "queues" else case["files"]
+            read = case["files"] or case["files_after"]
             first = case["answers"][0]
             data = bytes.fromhex(read[0]["hex"]) if read else None
             out.write(
@@ -118,9 +130,22 @@ def _write_queues(out: Vectors) -> None:
             )
 
 
-def _write_dispatch(out: Vectors) -> None:
+def _write_dispatches(out: Vectors) -> None:
     (case,) = [each for each in load_asked("logs") if each["name"] == "log_dispatch"]
-    (file,) = case["files"]
+    shown = ("CQ-TAG-1 CQ-TAG-2 CQ-DSP-1 CQ-DSP-2 CQ-DSP-3", "CQ-ERR-5")
+    _write_dispatch(out, "dispatch", shown, case["files"][0], case["told"])
+    (case,) = load_asked("value_dispatch")
+    shown = ("CQ-TAG-1 CQ-DSP-2 CQ-DSP-3 CQ-DSP-4 LOG-NUM-1", "")
+    _write_dispatch(out, case["name"], shown, case["file"], case["told"])
+
+
+def _write_dispatch(
+    out: Vectors,
+    name: str,
+    shown: tuple[str, str],
+    file: dict[str, Any],
+    told: dict[str, Any],
+) -> None:
     data = bytes.fromhex(file["hex"])
     walk = logs_oracle.walk(data, 0)
     codes = [each["tags_code"] for each in file["checks"] if each["size"] > 0]
@@ -147,14 +172,13 @@ def _write_dispatch(out: Vectors) -> None:
             "topic": each["topic"],
             "queue_id": each["queue_id"],
             "is_batch": each["topic"] == "Inner",
-            **each["queue"],
+            **(each["queue"] or {"min_offset": 0, "max_offset": 0, "units": []}),
         }
-        for each in case["told"]["queues"]
+        for each in told["queues"]
     ]
-    shown = ("CQ-TAG-1 CQ-TAG-2 CQ-DSP-1 CQ-DSP-2 CQ-DSP-3", "CQ-ERR-5")
     out.write(
         "accept",
-        "dispatch",
+        name,
         {
             **head("dispatch", "messages and the units that they give to the queues", shown),
             "file_name": file["name"],
@@ -311,7 +335,7 @@ def _unique_key(text: str, before: int, after: int) -> dict[str, Any]:
 def write_queues(out: Vectors) -> None:
     """Write all of them."""
     _write_queues(out)
-    _write_dispatch(out)
+    _write_dispatches(out)
     _write_checkpoints(out)
     _write_stopped_checkpoint(out)
     _write_ids(out)

@@ -183,6 +183,7 @@ class TestCommitLogs:
         assert len(batch["topic"][0].as_py()) == 32_767
         assert memory() < 256 * MIB
 
+    @pytest.mark.requirement("CQ-SEC-1")
     def test_a_topic_that_names_no_folder_makes_none(self, tmp_path):
         """Neither one elsewhere nor one with too long a name."""
         (tmp_path / "log").mkdir()

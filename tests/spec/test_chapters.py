@@ -61,7 +61,7 @@ def log_files() -> list[dict[str, Any]]:
         for case in asked("logs")
         for number, file in enumerate(case["files"], 1)
     ]
-    return [*written, *asked("damaged_logs")]
+    return [*written, *asked("damaged_logs"), *asked("number_logs")]
 
 
 @pytest.mark.parametrize("case", named(log_files()))
@@ -103,7 +103,7 @@ def replayable() -> list[Any]:
     skipped = {"log_dispatch", "log_property_crc", "log_topic_beyond_127_bytes"}
     return [
         case
-        for case in asked("logs")
+        for case in [*asked("logs"), *asked("surrogate_logs")]
         if case["name"] not in skipped and not any("batch" in put for put in case["puts"])
     ]
 
@@ -124,7 +124,7 @@ def test_the_messages_of_a_log_give_its_bytes(case: dict[str, Any]) -> None:
     assert [bytes(file).hex() for file in files] == [file["hex"] for file in case["files"]]
 
 
-@pytest.mark.parametrize("case", named(asked("recovery")))
+@pytest.mark.parametrize("case", named(asked("recovery") + asked("further_recovery")))
 @pytest.mark.requirement("LOG-RCV-1", "LOG-RCV-2", "LOG-RCV-3")
 def test_the_steps_of_recovery_end_a_log_where_rocketmq_ends_it(case: dict[str, Any]) -> None:
     """The end of the log, and the files that are left."""
@@ -146,7 +146,9 @@ def test_the_steps_of_recovery_end_a_log_where_rocketmq_ends_it(case: dict[str, 
     assert case["files_after"] == sorted(name for name in loaded if int(name) <= end)
 
 
-@pytest.mark.parametrize("case", named(asked("queues") + asked("damaged_queues")))
+@pytest.mark.parametrize(
+    "case", named(asked("queues") + asked("damaged_queues") + asked("edge_queues"))
+)
 @pytest.mark.requirement(
     "CQ-PUT-1", "CQ-MIN-1", "CQ-EXP-1", "CQ-TRC-1", "CQ-TRC-2", "CQ-RCV-1", "CQ-RCV-2"
 )
@@ -158,6 +160,8 @@ def test_the_steps_of_a_queue_do_as_rocketmq(case: dict[str, Any]) -> None:
     loaded = all(len(file) == case["file_size"] for file in files.values())
     assert case["answers"][0]["loaded"] == loaded
     if not loaded:
+        if case["is_batch"]:
+            assert (case["answers"][0]["min_offset"], case["answers"][0]["max_offset"]) == (-1, 0)
         assert case["files_after"] == case["files"]
         return
     queue = queue_oracle.Queue(case["file_size"], case["is_batch"], files)
@@ -188,7 +192,7 @@ def test_the_least_timestamps_are_rocketmqs(case: dict[str, Any]) -> None:
 
 def test_properties_are_read_as_rocketmq_reads_them() -> None:
     """Bytes in, names and values out, malformed text included."""
-    for case in asked("properties"):
+    for case in [*asked("properties"), *asked("malformed_properties")]:
         pairs = logs_oracle.property_pairs(bytes.fromhex(case["hex"]))
         assert dict(pairs) == case["decoded"], case
 
@@ -255,6 +259,20 @@ def damaged_log(tmp_path: Path, at: int, value: bytes) -> Path:
             data[at : at + len(value)] = value
         (folder / file["name"]).write_bytes(data)
     return folder
+
+
+@pytest.mark.requirement("LOG-FIL-5")
+def test_offset_0_leads_to_no_message_once_its_file_is_deleted(tmp_path: Path) -> None:
+    """Nor does any other offset before the first file; its own leads to the first message."""
+    folder = tmp_path / "commitlog"
+    folder.mkdir()
+    (case,) = [each for each in asked("recovery") if each["name"] == "recovery_first_missing"]
+    for file in case["files"]:
+        (folder / file["name"]).write_bytes(bytes.fromhex(file["hex"]))
+    first = int(case["files"][0]["name"])
+    with CommitLog(folder) as log:
+        found = log.read_at([0, 1, first])
+    assert found["state"].to_pylist() == ["expired", "expired", "record"]
 
 
 @pytest.mark.requirement("LOG-WLK-3", "LOG-WLK-4")

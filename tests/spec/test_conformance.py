@@ -67,7 +67,7 @@ def outcome(archive: Archive) -> Outcome:
         return run_cases(ThisPackage(), cases)
 
 
-@pytest.mark.requirement("IDX-CON-1", "IDX-CON-2")
+@pytest.mark.requirement("IDX-CON-1", "IDX-CON-2", "IDX-OPS-18", "LOG-LIM-2")
 def test_this_package_passes_every_case_of_its_editions(outcome: Outcome) -> None:
     """Every class gives the mandated outcome."""
     failed = [result.case.name for result in outcome.results if result.status == FAILED]

@@ -421,6 +421,7 @@ def test_the_page_names_the_classes_that_each_operation_is_asked_of(cases: list[
     assert told == {(case.conformance_class or "none", case.operation) for case in cases}
 
 
+@pytest.mark.requirement("LOG-LIM-1", "LOG-LIM-2", "LOG-LIM-3")
 def test_the_steps_of_the_text_pass_every_case_of_logs_and_queues(cases: list[Case]) -> None:
     """The twins of the chapters on the CommitLog and the ConsumeQueue answer as expected."""
     asked = [case for case in cases if case.operation in ORACLE_STORE_OPERATIONS]

@@ -71,6 +71,7 @@ def test_the_twin_says_which_steps_it_takes() -> None:
         "create": "create",
         "put": "put",
         "scan": "scan",
+        "resume": "resume",
         "select": "select",
         "lookup": "lookup_strictly",
         "time-match": "is_time_matched",

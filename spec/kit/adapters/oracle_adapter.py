@@ -14,6 +14,7 @@ from typing import Any
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[2] / "tools"), str(Path(__file__).parent)]
 
+import logs_oracle  # noqa: E402
 import oracle  # noqa: E402
 from oracle_store import ORACLE_STORE_OPERATIONS  # noqa: E402
 from serve import serve  # noqa: E402
@@ -93,7 +94,7 @@ def put(request: dict[str, Any]) -> dict[str, Any]:
     slots, places = request["hash_slot_num"], request["index_num"]
     check_geometry(slots, places)
     if "resume_hex" in request:
-        file = oracle.File(slots, places, bytearray.fromhex(request["resume_hex"]))
+        file = oracle.File.resume(slots, places, bytearray.fromhex(request["resume_hex"]))
         if request["class"] == "mending_writer" and not file.is_full():
             mend(file)
     else:
@@ -115,6 +116,7 @@ def put(request: dict[str, Any]) -> dict[str, Any]:
 def create(request: dict[str, Any]) -> dict[str, Any]:
     """Create a file, and close it; before edition 5.0 closing changed nothing."""
     seed = request["prev_end_phy_offset"], request["prev_end_timestamp"]
+    check_geometry(request["hash_slot_num"], request["index_num"])
     file = oracle.File.create(request["hash_slot_num"], request["index_num"], *seed)
     created = file.data.hex()
     if request["edition"] in FLUSHED_WHEN_CLOSED:
@@ -209,6 +211,7 @@ def listed(request: dict[str, Any]) -> dict[str, bytes | None]:
 def loaded(request: dict[str, Any]) -> tuple[bool, list[str], oracle.Directory, dict[str, Any]]:
     """Load a directory: the result, the names, the files, and the sizes that are left."""
     slots, places = request["hash_slot_num"], request["index_num"]
+    check_geometry(slots, places)
     time = request["index_msg_timestamp"]
     directory = oracle.Directory(slots, places, index_msg_timestamp=time)
     contents = listed(request)
@@ -275,6 +278,7 @@ def expire(request: dict[str, Any]) -> dict[str, Any]:
 def build(request: dict[str, Any]) -> dict[str, Any]:
     """Build a file set from messages."""
     shape = request["hash_slot_num"], request["index_num"]
+    check_geometry(*shape)
     directory = oracle.Directory(*shape, counts_puts=request["edition"] == "4.0")
     for message in request["messages"]:
         tags = message.get("tags") if request["edition"] in WITH_TAGS else None
@@ -312,7 +316,9 @@ def read_checkpoint(request: dict[str, Any]) -> dict[str, Any]:
     """Decode a checkpoint."""
     values = CHECKPOINT.unpack_from(bytes.fromhex(request["hex"]).ljust(CHECKPOINT.size, b"\0"))
     fields = dict(zip(CHECKPOINT_FIELDS, values, strict=True))
-    least = max(min(fields["physic_msg_timestamp"], fields["logics_msg_timestamp"]) - 3000, 0)
+    least = logs_oracle.min_timestamp(
+        fields["physic_msg_timestamp"], fields["logics_msg_timestamp"]
+    )
     return {
         "fields": fields,
         "min_timestamp": least,

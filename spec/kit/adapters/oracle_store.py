@@ -136,8 +136,8 @@ def change_consumequeue(request: dict[str, Any]) -> dict[str, Any]:
     queue = queue_oracle.Queue(size, request["is_batch"], files)
     if is_loaded:
         queue.recover()
-    elif files:
-        queue.end = max(files) + size
+    else:
+        queue.fail_to_load()
     steps = []
 
     def told(**more: Any) -> dict[str, Any]:  # noqa: ANN401  (JSON)
@@ -170,18 +170,15 @@ def build_consumequeue(request: dict[str, Any]) -> dict[str, Any]:
         if flags & ROLLED_BACK in (PREPARED, ROLLED_BACK):
             continue
         code = queue_oracle.tags_code(topic, properties, record.values["store_timestamp"])
+        size, success = logs_oracle.check(_data(request), position, check_crc=False)
+        if size != record.size or not success or not queue_oracle.is_folder(topic):
+            continue
         offset = record.values["queue_offset"]
-        if topic in request["batch_topics"] and flags & INNER_BATCH == INNER_BATCH:
-            offset = int(properties["INNER_BASE"])
+        if topic in request["batch_topics"]:
+            offset = queue_oracle.base_of(properties, offset)
         queues = [(topic, record.values["queue_id"], offset)]
         if request["light_queues"]:
-            names = properties.get("INNER_MULTI_DISPATCH", "").split(",")
-            offsets = properties.get("INNER_MULTI_QUEUE_OFFSET", "").split(",")
-            queues += [
-                (name, 0 if name.startswith("%LMQ%") else record.values["queue_id"], int(each))
-                for name, each in zip(names, offsets, strict=False)
-                if len(names) == len(offsets) and name
-            ]
+            queues += queue_oracle.light_queues(properties, record.values["queue_id"])
         units += [
             [each, start + position, record.size, code]
             for name, number, each in queues

@@ -153,10 +153,7 @@ def create(request: dict[str, Any]) -> dict[str, Any]:
 
 def put(request: dict[str, Any]) -> dict[str, Any]:
     """Put into a new file, or go on with one as a broker does."""
-    try:
-        layout = layout_of(request)
-    except ValueError as error:
-        return rejection(error)
+    layout = layout_of(request)
     results = []
     with scratch() as folder:
         path = folder / FILE_NAME
@@ -390,6 +387,19 @@ def write_checkpoint(request: dict[str, Any]) -> dict[str, Any]:
         return {"hex": path.read_bytes().hex()}
 
 
+def with_geometry(handler: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:  # noqa: ANN401
+    """Return a handler that answers with a rejection where the geometry is none."""
+
+    def answer(request: dict[str, Any]) -> dict[str, Any]:
+        try:
+            layout_of(request)
+        except ValueError as error:
+            return rejection(error)
+        return handler(request)
+
+    return answer
+
+
 def hello(_: dict[str, Any]) -> dict[str, Any]:
     """Say what this is."""
     return {
@@ -406,21 +416,21 @@ OPERATIONS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "hello": hello,
     "hash": hash_,
     "decode_text": decode_text,
-    "create": create,
-    "put": put,
+    "create": with_geometry(create),
+    "put": with_geometry(put),
     "read": read,
     "scan": scan,
     "lookup": lookup,
     "select": select,
     "time_match": time_match,
     "geometry": geometry,
-    "load": load,
-    "total_size": total_size,
+    "load": with_geometry(load),
+    "total_size": with_geometry(total_size),
     "lookup_directory": lookup_directory,
-    "query": query,
-    "expire": expire,
-    "build": build,
-    "build_names": build,
+    "query": with_geometry(query),
+    "expire": with_geometry(expire),
+    "build": with_geometry(build),
+    "build_names": with_geometry(build),
     "names": names,
     "message_keys": message_keys,
     "decode_properties": decode_properties,

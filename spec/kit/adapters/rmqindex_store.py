@@ -125,7 +125,17 @@ def build_consumequeue(request: dict[str, Any]) -> dict[str, Any]:
             store / "built",
             batch_topics=request["batch_topics"],
             multi_dispatch=request["light_queues"],
+            # A unit that a message's numbers do not give is left out, as a broker leaves it out.
+            mode="DROPMALFORMED",
+            allow_loss=True,
         )
+        if not (store / "built").exists():
+            return {"units": []}
+        of_batches = store / "built" / "batchconsumequeue" / request["topic"]
+        if request["topic"] not in request["batch_topics"] and of_batches.exists():
+            return {
+                "unsupported": "a topic with an inner batch whose queues are of single messages"
+            }
         found = [
             [row[name] for name in UNIT]
             for queue in ConsumeQueue.find(store / "built")
@@ -194,7 +204,9 @@ def rejecting(
         try:
             return handler(request)
         except RmqIndexError as error:
-            told = {"field": getattr(error, "field", ""), "byte": getattr(error, "byte", None)}
+            # What is no file names its field at the start of its text.
+            field = getattr(error, "field", str(error).partition(":")[0])
+            told = {"field": field, "byte": getattr(error, "byte", None)}
             return {"reject": {**told, "found": str(error)}}
 
     return answer

@@ -64,6 +64,7 @@ def read(folder: Path) -> tuple[list[int], list[CorruptCommitLogError]]:
         return [at for batch in batches for at in batch["phy_offset"].to_pylist()], told
 
 
+@pytest.mark.requirement("LOG-WLK-5", "LOG-SEC-1")
 @pytest.mark.parametrize("goes_on", [True, False])
 @pytest.mark.parametrize(
     ("field", "place", "data"),
@@ -92,6 +93,7 @@ def test_a_record_in_the_body_of_a_broken_one_is_not_given(
     assert "with which reading goes on" not in "".join(map(str, told))
 
 
+@pytest.mark.requirement("LOG-WLK-6")
 def test_the_record_with_which_reading_goes_on_behind_a_hole_is_doubted(tmp_path: Path) -> None:
     """The head of the message is gone, and with it what it said of its end."""
     path, offsets, inner_at = written(tmp_path / "commitlog")
