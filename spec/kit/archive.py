@@ -6,9 +6,10 @@ import hashlib
 import json
 import zipfile
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 MANIFEST = "manifest.json"
@@ -73,14 +74,19 @@ def write_archive(path: Path, about: dict[str, Any], files: dict[str, bytes]) ->
         for name, data in sorted(files.items())
     }
     manifest = json.dumps({"format": FORMAT, **about, "files": listed}, indent=1) + "\n"
+    write_zip(path, [(MANIFEST, manifest.encode("ascii")), *sorted(files.items())])
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def write_zip(target: Path | BinaryIO, files: Iterable[tuple[str, bytes]]) -> None:
+    """Write files in their order, whatever the machine, the day and their permissions."""
     # Stored, not compressed: other versions of zlib compress to other bytes.
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
-        for name, data in [(MANIFEST, manifest.encode("ascii")), *sorted(files.items())]:
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_STORED) as archive:
+        for name, data in files:
             entry = zipfile.ZipInfo(name, _TIME)
             entry.external_attr = _MODE
             entry.create_system = 3
             archive.writestr(entry, data)
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def read_archive(path: Path) -> Archive:

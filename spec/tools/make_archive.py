@@ -1,16 +1,15 @@
 """Build the archive of the vectors, and the kit as one file: ``python make_archive.py FOLDER``.
 
-The archive has the same bytes wherever and whenever it is built; ``spec/kit/vectors.sha256`` pins
-them, and is written anew with ``--pin``.
+Both have the same bytes wherever and whenever they are built; ``spec/kit/vectors.sha256`` pins
+those of the archive, and is written anew with ``--pin``.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import re
-import shutil
 import sys
-import tempfile
 import zipapp
 from pathlib import Path
 
@@ -20,7 +19,7 @@ sys.path[:0] = [str(HERE), str(SPEC)]
 
 import spectext  # noqa: E402
 from exchanges import exchanges  # noqa: E402
-from kit.archive import write_archive  # noqa: E402
+from kit.archive import write_archive, write_zip  # noqa: E402
 
 #: The version of the vectors: a vector added raises the second number, one mended the third.
 VERSION = "1.1.0"
@@ -64,15 +63,14 @@ def build(folder: Path) -> tuple[Path, str]:
 def build_kit(folder: Path) -> Path:
     """Write the kit into a folder as one file that Python runs."""
     path = folder / "rocketmq-index-kit.pyz"
-    with tempfile.TemporaryDirectory() as scratch:
-        package = Path(scratch) / "kit"
-        package.mkdir()
-        for module in (SPEC / "kit").glob("*.py"):
-            shutil.copy(module, package)
-        (Path(scratch) / "__main__.py").write_text(
-            "import sys\nfrom kit.command import main\nsys.exit(main(sys.argv[1:]))\n"
-        )
-        zipapp.create_archive(scratch, path, "/usr/bin/env python3")
+    files = {f"kit/{module.name}": module.read_bytes() for module in (SPEC / "kit").glob("*.py")}
+    files["__main__.py"] = (
+        b"import sys\nfrom kit.command import main\nsys.exit(main(sys.argv[1:]))\n"
+    )
+    with io.BytesIO() as packed:
+        write_zip(packed, sorted(files.items()))
+        packed.seek(0)
+        zipapp.create_archive(packed, path, "/usr/bin/env python3")
     return path
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -390,6 +391,19 @@ def test_the_kit_runs_from_its_two_files_alone(built: Path, tmp_path: Path) -> N
     )
     assert done.returncode == 0, done.stderr
     assert "0 failed" in done.stdout
+
+
+def test_the_kit_is_the_same_bytes_whenever_it_is_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the archive is: the times and permissions of its modules are not in it."""
+    first = make_archive.build_kit(tmp_path).read_bytes()
+    shutil.copytree(make_archive.SPEC / "kit", tmp_path / "kit", copy_function=shutil.copyfile)
+    monkeypatch.setattr(make_archive, "SPEC", tmp_path)
+    for path in (tmp_path / "kit").glob("*.py"):
+        os.utime(path, (10**9, 10**9))
+        path.chmod(0o600)
+    assert make_archive.build_kit(tmp_path).read_bytes() == first
 
 
 def test_the_exchanges_of_the_page_are_those_of_the_adapters() -> None:
