@@ -38,12 +38,13 @@ test-system: $(VENV)/.dev
 	@.ci/check-node
 	$(BIN)/python -m pytest -m system -n 2 --dist loadfile
 
-## make lint     check style (ruff), types (mypy, strict) and imports (import-linter)
+## make lint     check style (ruff), types (mypy, strict), imports (import-linter) and workflows (zizmor)
 lint: $(VENV)/.dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/zizmor --offline --no-progress --quiet .github
 
 ## make format   rewrite the code in the project's style
 format: $(VENV)/.dev
@@ -118,9 +119,8 @@ versions: | $(BIN)/python
 	@.ci/check-node
 	$(BIN)/python -m tests.system.versions $(VERSIONS)
 
-## make audit    look up known vulnerabilities of what is installed (asks PyPI), and check the workflows
+## make audit    look up known vulnerabilities of what is installed (asks PyPI)
 audit: $(VENV)/.audit
-	$(BIN)/zizmor --offline --no-progress .github
 	@.ci/audit $(BIN)/python
 
 ## make locked   set up the environment with the versions of .ci/locked.txt, by their SHA-256
