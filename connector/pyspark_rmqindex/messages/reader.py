@@ -17,8 +17,14 @@ from pyspark_rmqindex.messages.columns import MessageColumns, log_columns
 from pyspark_rmqindex.options import LocalBound, planned_bound, task_range, time_texts
 from pyspark_rmqindex.schema import STORE_COLUMN, PrunedReader, arrow_schema, check_not_null
 from rmqindex import CommitLog, CorruptCommitLogError
-from rmqindex.commitlog import Selection, ensure_end, in_halves, marked_file, select_messages
-from rmqindex.explanation import missing_parts
+from rmqindex.commitlog import (
+    Selection,
+    ensure_end,
+    in_halves,
+    marked_file,
+    missing_parts,
+    select_messages,
+)
 from rmqindex.storage import FileChangedError, path_text, read_steady
 from rmqindex.times import zone_of
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from rmqindex.answers.answer import Zone
     from rmqindex.answers.terminal import Console
+    from rmqindex.commitlog import MissingPart
     from rmqindex.consumequeue import ConsumerProgress
-    from rmqindex.explanation import MissingPart
     from rmqindex.export import Dump, Item
     from rmqindex.query import KeyUsage
     from rmqindex.query.usage import FolderUsage, Usage

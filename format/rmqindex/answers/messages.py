@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
     from rmqindex.answers.answer import Row, Zone
     from rmqindex.answers.terminal import Console
+    from rmqindex.commitlog import MissingPart
     from rmqindex.commitlog.log import CommitLog
-    from rmqindex.explanation import Consumption, MissingPart
+    from rmqindex.explanation import Consumption
     from rmqindex.indexfile.entries import Mode
     from rmqindex.record.bodies import InnerMessage
 

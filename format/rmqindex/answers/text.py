@@ -12,7 +12,7 @@ from rmqindex.errors import SAID_GEOMETRY
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from rmqindex.explanation import MissingPart
+    from rmqindex.commitlog import MissingPart
     from rmqindex.store.snapshot import SnapshotFile
 
 #: The beginning of a line that is to be copied.

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from rmqindex.bulk.rebuild import RebuildResult
     from rmqindex.bulk.relayout import RelayoutResult
     from rmqindex.bulk.tags import TagChoice
+    from rmqindex.commitlog import MissingPart
     from rmqindex.consumequeue.rebuild import QueueRebuildResult
-    from rmqindex.explanation import MissingPart
     from rmqindex.export import ExportResult
     from rmqindex.storage.location import PathLike
     from rmqindex.transaction.directories import FileEntry
@@ -87,9 +87,7 @@ def _print_export(console: Console, result: ExportResult) -> None:
     )
 
 
-def rebuild_answer(
-    directory: Path, result: RebuildResult, missing: Sequence[MissingPart], notes: Sequence[str]
-) -> Answer:
+def rebuild_answer(directory: Path, result: RebuildResult, notes: Sequence[str]) -> Answer:
     """Return what a rebuild of an index did."""
     tags = result.tags
     return Answer(
@@ -115,7 +113,7 @@ def rebuild_answer(
             "dry_run": result.dry_run,
             "refusal": _refusal(result),
             "replacement": None if result.replacement is None else asdict(result.replacement),
-            "missing": [asdict(part) for part in missing],
+            "missing": [asdict(part) for part in result.missing],
         },
         notes=notes,
     )
@@ -187,10 +185,7 @@ def _tag_note(tags: TagChoice) -> str:
 
 
 def queue_rebuild_answer(
-    directory: Path,
-    result: QueueRebuildResult,
-    missing: Sequence[MissingPart],
-    notes: Sequence[str],
+    directory: Path, result: QueueRebuildResult, notes: Sequence[str]
 ) -> Answer:
     """Return what a rebuild of ConsumeQueues did."""
     return Answer(
@@ -218,7 +213,7 @@ def queue_rebuild_answer(
             "foreign": list(result.foreign),
             "dry_run": result.dry_run,
             "refusal": _refusal(result),
-            "missing": [asdict(part) for part in missing],
+            "missing": [asdict(part) for part in result.missing],
         },
         notes=notes,
     )

@@ -31,7 +31,7 @@ from rmqindex.bulk.resume import (
 from rmqindex.bulk.roller import FileRoller, replace_files
 from rmqindex.bulk.tags import choose_tags
 from rmqindex.commitlog.log import CommitLog
-from rmqindex.commitlog.snapshot import PassedOver, ensure_end, ensure_log_of
+from rmqindex.commitlog.snapshot import PassedOver, ensure_end, ensure_log_of, missing_parts
 from rmqindex.errors import SAID_GEOMETRY, RmqIndexError, command_line
 from rmqindex.indexfile.geometry import Layout, infer_layout
 from rmqindex.layout.dledger import DATA_FOLDER
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from rmqindex.bulk.committer import Commit
     from rmqindex.bulk.losses import Replacement
     from rmqindex.bulk.tags import Basis, TagChoice
+    from rmqindex.commitlog.files import MissingPart
     from rmqindex.commitlog.reading import UnagreedTail
     from rmqindex.errors import CorruptCommitLogError
     from rmqindex.indexfile.entries import Mode
@@ -93,6 +94,8 @@ class RebuildResult:
             ``replace``.
         dry_run: Whether nothing was changed: the fields tell what would be.
         refusal: The error that a run without ``dry_run`` raises; None where it writes.
+        missing: The parts of the log that are lost, whose messages have no entries; the ``text`` of
+            each says what proves it, and what to do.
     """
 
     files: tuple[Path, ...]
@@ -111,6 +114,7 @@ class RebuildResult:
     replacement: Replacement | None = None
     dry_run: bool = False
     refusal: RmqIndexError | None = None
+    missing: tuple[MissingPart, ...] = ()
 
 
 def rebuild_index(
@@ -207,6 +211,7 @@ def rebuild_index(
         if log is not commit_log:
             stack.callback(log.close)
         is_own = _ensure_log_of(target, log, allow_loss=allow_loss)
+        missing = missing_parts(log, log.folders, start=start, stop=stop)
         raises = is_own and is_coverable(target) if checkpoint == "auto" else checkpoint
         staging = _staging(target, aside=replace)
         committer = stack.enter_context(
@@ -288,6 +293,7 @@ def rebuild_index(
         replacement,
         dry_run,
         refusal,
+        missing,
     )
 
 

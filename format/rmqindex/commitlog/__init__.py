@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rmqindex.commitlog.bodies import in_halves as in_halves
     from rmqindex.commitlog.bodies import unpack_bodies as unpack_bodies
     from rmqindex.commitlog.files import LogFile as LogFile
+    from rmqindex.commitlog.files import MissingPart as MissingPart
     from rmqindex.commitlog.files import several_logs as several_logs
     from rmqindex.commitlog.log import MATCH_STATES as MATCH_STATES
     from rmqindex.commitlog.log import CommitLog as CommitLog
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from rmqindex.commitlog.snapshot import damage_at as damage_at
     from rmqindex.commitlog.snapshot import ensure_end as ensure_end
     from rmqindex.commitlog.snapshot import marked_file as marked_file
+    from rmqindex.commitlog.snapshot import missing_beside as missing_beside
+    from rmqindex.commitlog.snapshot import missing_parts as missing_parts
     from rmqindex.commitlog.tailing import LogMark as LogMark
     from rmqindex.commitlog.tailing import follow as follow
     from rmqindex.commitlog.tailing import next_record as next_record

@@ -2,6 +2,11 @@
 
 After that moment, a broker may append to the log, begin new files, and delete the oldest, expired
 ones. Any other change of the files is refused, since their messages may differ.
+
+A broker writes to the log first, so an IndexFile or a ConsumeQueue that leads behind the log's end
+proves that it had messages there. It deletes expired files of the log first, and within seconds the
+IndexFiles and the files of ConsumeQueues whose messages are all gone.
+RocketMQ: ``DefaultMessageStore.CleanConsumeQueueService``.
 """
 
 from __future__ import annotations
@@ -13,9 +18,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rmqindex.commitlog.end import ASKED_RECORDS
-from rmqindex.commitlog.files import LogFile, file_at, find_files
+from rmqindex.commitlog.files import LogFile, MissingPart, file_at, find_files, folders_of
 from rmqindex.commitlog.framing import frames_of
-from rmqindex.commitlog.leads import led_by_unit
+from rmqindex.commitlog.leads import find_leads, led_by_unit, proved_lead
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.commitlog.walk import find_record, walk
 from rmqindex.errors import CorruptCommitLogError, RmqIndexError
@@ -36,10 +41,12 @@ if TYPE_CHECKING:
     from rmqindex.storage.location import PathLike
     from rmqindex.storage.source import ByteSource
 
+    LogPath = PathLike | Sequence[PathLike | LogFile]
     LogArgument = CommitLog | PathLike | Sequence[PathLike | LogFile] | None
     from collections.abc import Callable
     from pathlib import Path
 
+    from rmqindex.commitlog.leads import Lead
     from rmqindex.indexfile.entries import Mode
 
 # A file begins with a message, whose fixed fields are unique.
@@ -371,3 +378,95 @@ def _queue_places(records: Records) -> list[tuple[bytes, int, int]]:
         )
     )
     return list(zip(topics, _queue_ids(records).tolist(), numbers, strict=True))
+
+
+def missing_parts(
+    log: CommitLog,
+    path: LogPath,
+    index: Location | None = None,
+    *,
+    start: int | None = None,
+    stop: int | None = None,
+    taken: tuple[int, int] | None = None,
+) -> tuple[MissingPart, ...]:
+    """Return the parts of a log that are lost, in their order.
+
+    Of a remote store, ConsumeQueues are not looked at: that takes a request for each.
+
+    Args:
+        log: The log.
+        path: What the user gave for it: nothing is said of files that were chosen by their names.
+        index: The directory of an index that goes with the log, if it is not beside it.
+        start: The first offset that is asked for, bytes; parts before it do not count.
+        stop: The offset from which on nothing is asked for, bytes; None for the log's end.
+        taken: The range of offsets, as start and stop in bytes, that an earlier run read, to which
+            this one adds: what was lost since is not missing.
+
+    Raises:
+        RmqIndexError: The log cannot be read.
+    """
+    folders = folders_of(path)
+    if not folders:
+        return ()
+    roots = list(dict.fromkeys(map(root_of, folders)))
+    folder = str(log.files[-1].path.parent if log.files else folders[0])
+    log_stop = log.files[-1].stop if log.files else 0
+    first, newest = find_leads(roots, log_stop, index=index)
+    parts: list[MissingPart] = []
+    if first is not None and log.files and first.phy_offset < log.min_offset:
+        parts.append(
+            MissingPart("start", folder, None, log.min_offset, first.path, first.phy_offset)
+        )
+    behind = {file.start: file for file in log.files}
+    parts += [
+        MissingPart("middle", folder, start, stop, str(behind[stop].path), None)
+        for start, stop in log.gaps
+    ]
+    end = _end_before(log, path, newest[0].phy_offset) if newest else None
+    last = None if end is None else _proved(log, newest, end)
+    if last is not None and end is not None:
+        parts.append(MissingPart("end", folder, end, None, last.path, last.phy_offset))
+    older = older_tail(log) if last is None else None
+    if older is not None:
+        end = log.max_offset
+        parts.append(MissingPart("older", folder, end, None, older.path, older.phy_offset))
+    if taken is not None:
+        parts = [left for part in parts if (left := part.without(*taken)) is not None]
+    return tuple(
+        part
+        for part in parts
+        if (part.stop is None or start is None or part.stop > start)
+        and (part.start is None or stop is None or part.start < stop)
+    )
+
+
+def missing_beside(path: PathLike, log: CommitLog, given: LogArgument) -> tuple[MissingPart, ...]:
+    """As :func:`missing_parts`, of the log that goes with an index."""
+    store = Store.open(path, needs_index=False)
+    if given is None or isinstance(given, CommitLog):
+        folders = list(dict.fromkeys(file.path.parent for file in log.files))
+        return missing_parts(log, folders, store.index)
+    where = store.root if given == "auto" else given
+    return missing_parts(log, where, store.index)
+
+
+def _end_before(log: CommitLog, path: LogPath, phy_offset: int) -> int | None:
+    """Return where a log ends if a message lies behind that; None if it does not."""
+    offsets = np.array([phy_offset], np.int64)
+    if not _is_behind(log, offsets):
+        return None
+    # A broker may have begun another file since the log's were listed.
+    with CommitLog(path) as now:
+        return now.max_offset if _is_behind(now, offsets) else None
+
+
+def _proved(log: CommitLog, leads: Sequence[Lead], end: int) -> Lead | None:
+    def read(start: int, stop: int) -> Iterator[Records]:
+        return log.records(start, stop, mode="DROPMALFORMED", proves_end=False)
+
+    return proved_lead(leads, end, read)
+
+
+def _is_behind(log: CommitLog, offsets: NDArray[np.int64]) -> bool:
+    (state,) = log.read_at(offsets, ["size"])["state"].to_pylist()
+    return bool(state == "beyond_end")

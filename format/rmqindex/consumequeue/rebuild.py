@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from rmqindex.arguments import ensure_flags, int_or_none, text_of, texts_of
 from rmqindex.commitlog.log import CommitLog
-from rmqindex.commitlog.snapshot import PassedOver, ensure_end, ensure_log_of
+from rmqindex.commitlog.snapshot import PassedOver, ensure_end, ensure_log_of, missing_parts
 from rmqindex.consumequeue.dispatch import (
     LIGHT_PROPERTIES,
     Dispatcher,
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from rmqindex.commitlog.files import MissingPart
     from rmqindex.commitlog.reading import UnagreedTail
     from rmqindex.consumequeue.dispatch import Refusal
     from rmqindex.consumequeue.places import LostUnits
@@ -88,6 +89,8 @@ class QueueRebuildResult:
         refusal: The error that a run without ``dry_run`` raises; None where it writes.
         stray: The units of the replaced queues that the new ones lack, and that led to no message
             of their queue: they are no loss.
+        missing: The parts of the log that are lost, whose messages have no units; the ``text`` of
+            each says what proves it, and what to do.
     """
 
     queue_count: int
@@ -111,6 +114,7 @@ class QueueRebuildResult:
     dry_run: bool = False
     refusal: RmqIndexError | None = None
     stray: tuple[LostUnits, ...] = ()
+    missing: tuple[MissingPart, ...] = ()
 
 
 def rebuild_consume_queues(
@@ -212,6 +216,7 @@ def rebuild_consume_queues(
             stack.callback(log.close)
         staging = stack.enter_context(QueueStaging(root))
         there = _replaced(root, staging, log, replace=replace, allow_loss=allow_loss)
+        missing = missing_parts(log, log.folders, start=start, stop=stop)
         old = Predecessors.of(root, there, log)
         table = _topics_of(root, log)
         omitted = OmittedTopics(leave_out, table, {queue.topic for queue in old.queues})
@@ -265,6 +270,7 @@ def rebuild_consume_queues(
             deleted_topics=tuple(sorted(omitted.deleted)),
             left_out=tuple(sorted(omitted.left_out)),
             dry_run=dry_run,
+            missing=missing,
         )
         if there:
             lost, stray = old.lacking(

@@ -10,9 +10,7 @@ if TYPE_CHECKING:
     from rmqindex.explanation.explain import SEARCHES as SEARCHES
     from rmqindex.explanation.explain import Search as Search
     from rmqindex.explanation.explain import explain_lookup as explain_lookup
-    from rmqindex.explanation.reach import MissingPart as MissingPart
     from rmqindex.explanation.reach import Uncovered as Uncovered
-    from rmqindex.explanation.reach import missing_parts as missing_parts
     from rmqindex.explanation.reach import uncovered as uncovered
     from rmqindex.explanation.reach import uncovered_in as uncovered_in
     from rmqindex.explanation.result import EXPLAIN_REASONS as EXPLAIN_REASONS

@@ -1,31 +1,20 @@
-"""How far an index and its CommitLog reach, so that an answer from either can say what it lacks.
+"""How far an index reaches into its CommitLog, so that its answers can say what they lack.
 
 An index is compared with its log by the ends of both and the checkpoint alone: no byte of a message
 is read, so that each lookup can afford it. Whether messages outside the index have keys, and what
 it lacks between its ends, is for ``verify`` and ``explain`` to find.
 
-A broker writes to the log first, so an IndexFile or a ConsumeQueue that leads behind the log's end
-proves that it had messages there. It deletes expired files of the log first, and within seconds the
-IndexFiles and the files of ConsumeQueues whose messages are all gone.
-
 RocketMQ: ``StoreCheckpoint``; ``DefaultMessageStore.shutdown`` dispatches what was stored before it
-removes ``abort``; ``AllocateMappedFileService`` makes files ahead of the messages;
-``DefaultMessageStore.CleanConsumeQueueService``.
+removes ``abort``; ``AllocateMappedFileService`` makes files ahead of the messages.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-
-from rmqindex.commitlog.files import folders_of
-from rmqindex.commitlog.leads import find_leads, proved_lead
-from rmqindex.commitlog.log import CommitLog
-from rmqindex.commitlog.snapshot import older_tail
 from rmqindex.errors import RmqIndexError
 from rmqindex.explanation.commands import Commands
 from rmqindex.indexfile.committed import header_of
@@ -38,16 +27,12 @@ from rmqindex.store.store import Store, index_entries, root_of
 from rmqindex.transaction.broker_lock import BrokerLock, BrokerState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from numpy.typing import NDArray
+    from collections.abc import Iterable, Sequence
 
     from rmqindex.commitlog.files import LogFile
-    from rmqindex.commitlog.leads import Lead
-    from rmqindex.commitlog.snapshot import LogArgument
+    from rmqindex.commitlog.log import CommitLog
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.layout.index_file import IndexHeader
-    from rmqindex.record.records import Records
     from rmqindex.storage.location import Location, PathLike
     from rmqindex.store.snapshot import SnapshotFile
     from rmqindex.transaction.directories import FileEntry
@@ -295,166 +280,3 @@ class _Ends:
             except RmqIndexError:
                 continue
         return b""
-
-
-@dataclass(frozen=True, slots=True)
-class MissingPart:
-    """A range of offsets that no file of a CommitLog has, though it had messages there.
-
-    Attributes:
-        part: ``start``: before the log's first file; ``middle``: between two; ``end``: behind the
-            log's end; ``older``: the same, which nothing proves but older records behind it.
-        folder: The folder of the log's files.
-        start: The first offset that is missing, bytes; None for ``start``, where nothing tells.
-        stop: The offset behind the last one, bytes; None for ``end`` and ``older``, where nothing
-            tells.
-        proof: The IndexFile, or the file of a ConsumeQueue, that leads there; the file of the log
-            behind the hole for ``middle``, and that with the records for ``older``.
-        phy_offset: The offset of the message to which ``proof`` leads, bytes; None for ``middle``.
-    """
-
-    part: Literal["start", "middle", "end", "older"]
-    folder: str
-    start: int | None
-    stop: int | None
-    proof: str
-    phy_offset: int | None
-
-    def text(self, what: str = "the answer") -> str:
-        """Return what comes of the log without these messages, and what to do about it."""
-        if self.part == "start":
-            return (
-                f"{self.folder}: no file has offsets before {self.stop}, but {self.proof} is "
-                f"of older messages alone, up to the one at {self.phy_offset}, and a broker "
-                "deletes such a file within seconds after the messages. If they have not expired, "
-                "the oldest files of the CommitLog are lost and their messages are missing from "
-                f"{what}; restore the files from a replica or a backup"
-            )
-        if self.part == "middle":
-            return (
-                f"{self.folder}: no file has the offsets from {self.start} to before {self.stop}. "
-                f"Their messages are missing from {what}; restore the files from a replica or a "
-                "backup"
-            )
-        if self.part == "older":
-            return (
-                f"{self.proof}: the CommitLog ends at offset {self.start}, and older messages "
-                f"follow, from offset {self.phy_offset} on. Unless an earlier life of the log left "
-                f"them, the broker's clock stepped back, and they are missing from {what}; restore "
-                "the file from a replica or a backup"
-            )
-        end = f"ends at offset {self.start}" if self.start else "has no messages"
-        return (
-            f"{self.folder}: the CommitLog {end}, but {self.proof} leads to a message at "
-            f"{self.phy_offset}. Unless that file is another store's, the messages from offset "
-            f"{self.start} on are missing from {what}; restore the newest files of the CommitLog "
-            "from a replica or a backup"
-        )
-
-    def without(self, start: int, stop: int) -> MissingPart | None:
-        """Return the part without a range of offsets; None if nothing is left of it.
-
-        Args:
-            start: The first offset of the range, bytes.
-            stop: The offset behind it.
-        """
-        if self.part == "start":
-            is_inside = self.phy_offset is not None and self.phy_offset >= start
-            return None if is_inside else replace(self, stop=min(start, self.stop or start))
-        if self.stop is None or self.start is None or self.start >= stop:
-            return self
-        if self.stop <= stop:
-            return None
-        return replace(self, start=stop)
-
-
-def missing_parts(
-    log: CommitLog,
-    path: LogPath,
-    index: Location | None = None,
-    *,
-    start: int | None = None,
-    stop: int | None = None,
-    taken: tuple[int, int] | None = None,
-) -> tuple[MissingPart, ...]:
-    """Return the parts of a log that are lost, in their order.
-
-    Of a remote store, ConsumeQueues are not looked at: that takes a request for each.
-
-    Args:
-        log: The log.
-        path: What the user gave for it: nothing is said of files that were chosen by their names.
-        index: The directory of an index that goes with the log, if it is not beside it.
-        start: The first offset that is asked for, bytes; parts before it do not count.
-        stop: The offset from which on nothing is asked for, bytes; None for the log's end.
-        taken: The range of offsets, as start and stop in bytes, that an earlier run read, to which
-            this one adds: what was lost since is not missing.
-
-    Raises:
-        RmqIndexError: The log cannot be read.
-    """
-    folders = folders_of(path)
-    if not folders:
-        return ()
-    roots = list(dict.fromkeys(map(root_of, folders)))
-    folder = str(log.files[-1].path.parent if log.files else folders[0])
-    log_stop = log.files[-1].stop if log.files else 0
-    first, newest = find_leads(roots, log_stop, index=index)
-    parts: list[MissingPart] = []
-    if first is not None and log.files and first.phy_offset < log.min_offset:
-        parts.append(
-            MissingPart("start", folder, None, log.min_offset, first.path, first.phy_offset)
-        )
-    behind = {file.start: file for file in log.files}
-    parts += [
-        MissingPart("middle", folder, start, stop, str(behind[stop].path), None)
-        for start, stop in log.gaps
-    ]
-    end = _end_before(log, path, newest[0].phy_offset) if newest else None
-    last = None if end is None else _proved(log, newest, end)
-    if last is not None and end is not None:
-        parts.append(MissingPart("end", folder, end, None, last.path, last.phy_offset))
-    older = older_tail(log) if last is None else None
-    if older is not None:
-        end = log.max_offset
-        parts.append(MissingPart("older", folder, end, None, older.path, older.phy_offset))
-    if taken is not None:
-        parts = [left for part in parts if (left := part.without(*taken)) is not None]
-    return tuple(
-        part
-        for part in parts
-        if (part.stop is None or start is None or part.stop > start)
-        and (part.start is None or stop is None or part.start < stop)
-    )
-
-
-def missing_beside(path: PathLike, log: CommitLog, given: LogArgument) -> tuple[MissingPart, ...]:
-    """As :func:`missing_parts`, of the log that goes with an index."""
-    store = Store.open(path, needs_index=False)
-    if given is None or isinstance(given, CommitLog):
-        folders = list(dict.fromkeys(file.path.parent for file in log.files))
-        return missing_parts(log, folders, store.index)
-    where = store.root if given == "auto" else given
-    return missing_parts(log, where, store.index)
-
-
-def _end_before(log: CommitLog, path: LogPath, phy_offset: int) -> int | None:
-    """Return where a log ends if a message lies behind that; None if it does not."""
-    offsets = np.array([phy_offset], np.int64)
-    if not _is_behind(log, offsets):
-        return None
-    # A broker may have begun another file since the log's were listed.
-    with CommitLog(path) as now:
-        return now.max_offset if _is_behind(now, offsets) else None
-
-
-def _proved(log: CommitLog, leads: Sequence[Lead], end: int) -> Lead | None:
-    def read(start: int, stop: int) -> Iterator[Records]:
-        return log.records(start, stop, mode="DROPMALFORMED", proves_end=False)
-
-    return proved_lead(leads, end, read)
-
-
-def _is_behind(log: CommitLog, offsets: NDArray[np.int64]) -> bool:
-    (state,) = log.read_at(offsets, ["size"])["state"].to_pylist()
-    return bool(state == "beyond_end")

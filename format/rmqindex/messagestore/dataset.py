@@ -16,8 +16,8 @@ import pyarrow.dataset as pds
 
 from rmqindex.commitlog.bodies import BODY_TEXT
 from rmqindex.commitlog.selection import Selection
+from rmqindex.commitlog.snapshot import missing_beside
 from rmqindex.consumequeue.reader import ConsumeQueue, read_units
-from rmqindex.explanation.reach import missing_beside
 from rmqindex.export.formats import DEFAULT_COLUMNS
 from rmqindex.layout.index_file import INT64_MAX
 from rmqindex.layout.queue import CONSUME_QUEUE_SCHEMA

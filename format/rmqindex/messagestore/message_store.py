@@ -13,11 +13,11 @@ from rmqindex.answers.plot import IMAGE_TYPES
 from rmqindex.arguments import int_or_none
 from rmqindex.audit.plan import verify
 from rmqindex.bulk.rebuild import rebuild_index
-from rmqindex.commitlog.selection import Selection
+from rmqindex.commitlog import Selection, missing_beside
 from rmqindex.consumequeue.progress import consumer_progress
 from rmqindex.errors import RmqIndexError
 from rmqindex.explanation.explain import explain_lookup
-from rmqindex.explanation.reach import missing_beside, uncovered
+from rmqindex.explanation.reach import uncovered
 from rmqindex.export.entries import EntrySelection, entry_schema, entry_tables
 from rmqindex.export.formats import DEFAULT_COLUMNS
 from rmqindex.indexfile.entries import check_mode

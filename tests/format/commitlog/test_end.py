@@ -17,11 +17,10 @@ import rmqindex
 from commitlog_encoder import Log, Message, properties_text
 from recorded import MESSAGE_KINDS
 from rmqindex import CommitLog, CorruptCommitLogError, Layout, MessageStore
-from rmqindex.commitlog import newest_messages, reading, selection
+from rmqindex.commitlog import missing_parts, newest_messages, reading, selection
 from rmqindex.commitlog.selection import Selection
 from rmqindex.commitlog.snapshot import older_tail
 from rmqindex.commitlog.tailing import follow
-from rmqindex.explanation import missing_parts
 from rmqindex.query import measure_usage
 
 SAMPLE = rmqindex.sample_store()
@@ -330,7 +329,7 @@ class TestAClockThatStepsBack:
         assert self.dropped(folder)[0] == [o for o in log.offsets if o != log.offsets[10]]
 
     @pytest.mark.parametrize("kept", [0, 3])
-    def test_where_nothing_leads_there_the_end_is_doubtful(self, stepped, kept):
+    def test_where_nothing_leads_there_the_end_is_doubtful(self, stepped, kept, tmp_path):
         """Nothing proves an earlier life either: answers from the log, and an audit, say so."""
         log, folder, path = stepped(4, units=kept)
         tail = {"byte": log.offsets[10], "phy_offset": log.offsets[11], "count": 3}
@@ -350,6 +349,9 @@ class TestAClockThatStepsBack:
         assert (row["file"], row["byte"]) == (str(path), log.offsets[10])
         with pytest.warns(rmqindex.IncompleteLogWarning, match="clock stepped back"):
             MessageStore(folder.parent).messages()
+        built = rmqindex.rebuild_index(folder.parent, tmp_path / "index", Layout(53, 400))
+        queued = rmqindex.rebuild_consume_queues(folder.parent, tmp_path)
+        assert built.missing == queued.missing == (part,)
 
     def test_numbers_of_half_messages_prove_no_other_life(self, stepped):
         """They have no queue, and all the offset 0."""

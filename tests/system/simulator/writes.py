@@ -485,7 +485,7 @@ def _uncovered(
             for text in texts
             if (java_hash(text), message.offset) not in after.entries
         ]
-    if lacking and "--resume" not in argv and not outcome.stderr.strip():
+    if lacking and "--resume" not in argv and not (outcome.stderr.strip() or outcome.notes):
         yield "uncovered", f"{len(lacking)} keys have no entry: {lacking[:4]}"
 
 

@@ -40,10 +40,10 @@ from rmqindex.cli.options import (
     zone_option,
 )
 from rmqindex.cli.streams import ensure_output_is_read
+from rmqindex.commitlog import missing_parts
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.commitlog.selection import newest_messages
 from rmqindex.errors import RmqIndexError
-from rmqindex.explanation import missing_parts
 from rmqindex.export.dump import dump_file
 from rmqindex.messagestore.following import Follower
 from rmqindex.query.key_usage import (
@@ -60,9 +60,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from rmqindex.answers.answer import Form, Row, Zone
+    from rmqindex.commitlog import MissingPart
     from rmqindex.commitlog.selection import Selection
     from rmqindex.errors import CorruptCommitLogError
-    from rmqindex.explanation import MissingPart
     from rmqindex.indexfile.entries import Mode
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.storage.location import PathLike

@@ -29,11 +29,11 @@ from rmqindex.cli.options import (
     stored_body_option,
     zone_option,
 )
-from rmqindex.commitlog import damage_at
+from rmqindex.commitlog import damage_at, missing_parts
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.consumequeue.paths import queue_topics
 from rmqindex.errors import RmqIndexError, command_line
-from rmqindex.explanation import missing_parts, uncovered
+from rmqindex.explanation import uncovered
 from rmqindex.keys.hashing import index_key, key_hash
 from rmqindex.layout.index_file import INT64_MAX
 from rmqindex.layout.store import INDEX_FOLDER

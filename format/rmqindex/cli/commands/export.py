@@ -28,9 +28,9 @@ from rmqindex.cli.options import (
     zone_option,
 )
 from rmqindex.cli.times import words_of
+from rmqindex.commitlog import missing_parts
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.errors import RmqIndexError
-from rmqindex.explanation import missing_parts
 from rmqindex.export import (
     DEFAULT_COLUMNS,
     FORMATS,
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from rmqindex.answers.answer import Answer, Form, Zone
+    from rmqindex.commitlog import MissingPart
     from rmqindex.commitlog.selection import Selection
-    from rmqindex.explanation import MissingPart
     from rmqindex.export import ExportResult
     from rmqindex.indexfile.entries import Mode
     from rmqindex.indexfile.geometry import Layout

@@ -29,10 +29,9 @@ from rmqindex.cli.options import (
     offset_options,
     option,
 )
-from rmqindex.commitlog.log import CommitLog
+from rmqindex.commitlog import CommitLog, missing_parts
 from rmqindex.consumequeue.rebuild import rebuild_consume_queues
 from rmqindex.errors import command_line
-from rmqindex.explanation import missing_parts
 from rmqindex.layout.queue import DEFAULT_BATCH_FILE_SIZE, DEFAULT_DELAY_LEVELS, DEFAULT_FILE_SIZE
 from rmqindex.layout.store import BATCH_FOLDER, COMMITLOG_FOLDER, INDEX_FOLDER, QUEUE_FOLDER
 from rmqindex.storage.location import Location
@@ -107,8 +106,8 @@ class Rebuild:
         _require_out("rebuild", store, self.out)
         interrupt = explain_interrupt([target], "--resume continues what was begun")
         with interrupt, CommitLog(store) as log, progress_bar("rebuild") as report:
-            missing = missing_parts(log, store, start=start, stop=stop)
-            complain_of_missing(missing, "the new index")
+            # Told before, since a refusal, too, may come of it.
+            complain_of_missing(missing_parts(log, store, start=start, stop=stop), "the new index")
             begin = log.min_offset if start is None else start
             result = rebuild_index(
                 log,
@@ -129,7 +128,7 @@ class Rebuild:
                 progress=lambda done, total: report(done - begin, total - begin),
             )
         notes = broker_notes(target) if self.dry_run else []
-        yield rebuild_answer(target, result, missing, notes)
+        yield rebuild_answer(target, result, notes)
         if result.refusal is not None:
             raise result.refusal
 
@@ -223,8 +222,7 @@ class RebuildQueues:
             queues, f"`{command_line('recover', root)}` undoes what was begun"
         )
         with interrupt, CommitLog(store) as log, progress_bar("rebuild") as report:
-            missing = missing_parts(log, store, start=start, stop=stop)
-            complain_of_missing(missing, "the new queues")
+            complain_of_missing(missing_parts(log, store, start=start, stop=stop), "the new queues")
             begin = log.min_offset if start is None else start
             try:
                 result = rebuild_consume_queues(
@@ -249,7 +247,7 @@ class RebuildQueues:
             except ValueError as error:
                 raise click.BadParameter(str(error)) from error
         notes = broker_notes(queues[0]) if self.dry_run else []
-        yield queue_rebuild_answer(root, result, missing, notes)
+        yield queue_rebuild_answer(root, result, notes)
         if result.refusal is not None:
             raise result.refusal
 

@@ -35,16 +35,19 @@ def write_meanwhile(
         if not done:
             done.append(meanwhile())
 
-    def write(_: Outcome) -> None:
+    def write(outcome: Outcome) -> None:
         root = Path(place.root)
         if what.startswith("rebuild_index"):
             layout = Layout(*place.layout) if place.layout else None
             how = {"resume" if what.endswith("resume") else "replace": True}
-            rebuild_index(root, root / "index", layout, time_zone="UTC", progress=progress, **how)
+            result = rebuild_index(
+                root, root / "index", layout, time_zone="UTC", progress=progress, **how
+            )
         else:
             plain, batch = sizes
             how = {"file_size": plain, "batch_file_size": batch, "replace": True}
-            rebuild_consume_queues(root, root, progress=progress, **how)
+            result = rebuild_consume_queues(root, root, progress=progress, **how)
+        outcome.notes += [part.text() for part in result.missing]
 
     outcome = Outcome(what, "written", {})
     return attempt(outcome, write, (RmqIndexError, ValueError))

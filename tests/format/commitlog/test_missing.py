@@ -12,7 +12,7 @@ from commitlog_encoder import Log, Message, properties_text
 from listings import after_listing
 from recorded import BROKER_VERSIONS, MESSAGE_KINDS, STORE_KINDS
 from rmqindex import CommitLog, CorruptCommitLogError, IncompleteLogWarning, MessageStore
-from rmqindex.explanation import missing_parts
+from rmqindex.commitlog import missing_parts
 
 SAMPLE = rmqindex.sample_store()
 HEALTHY = [
