@@ -24,7 +24,6 @@ from rmqindex.layout.index_file import (
     FIRST_POSITION,
     IndexHeader,
 )
-from rmqindex.storage.location import Location
 from rmqindex.store.snapshot import open_in_store
 from rmqindex.store.store import list_index_files
 from rmqindex.transaction.directories import exists
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
 
     from rmqindex.bulk.sorted_runs import Order, RunSlice
     from rmqindex.indexwriter.writer import Entries
+    from rmqindex.storage.location import Location
     from rmqindex.transaction.directories import FileEntry
     from rmqindex.transaction.staging import Staging
 
@@ -138,12 +138,12 @@ def index_entries(directory: str | os.PathLike[str]) -> list[FileEntry]:
     return list_index_files(directory) if exists(directory) else []
 
 
-def open_file(path: str, layout: Layout | None) -> IndexFile:
+def open_file(path: Location, layout: Layout | None) -> IndexFile:
     """Open a file with the known geometry or its own; a damaged one as far as it is sound."""
     for known in (layout, None):
         with suppress(RmqIndexError):
             return IndexFile(path, known)
-    return open_in_store(Location.of(path), layout, "DROPMALFORMED")
+    return open_in_store(path, layout, "DROPMALFORMED")
 
 
 def find_layout(entries: list[FileEntry], asked: Layout | None, *, check: bool) -> Layout:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rmqindex.audit.audited import BLOCK, whole_entries
-from rmqindex.errors import RmqIndexError
+from rmqindex.errors import SAID_GEOMETRY, RmqIndexError
 from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.indexfile.decoding import ENTRY_SCHEMA, MILLISECONDS, EntryColumns, Links, links_of
 from rmqindex.indexfile.geometry import (
@@ -15,7 +15,7 @@ from rmqindex.indexfile.geometry import (
     infer_layout,
     usual_layout,
 )
-from rmqindex.indexfile.uncounted import damaged_count
+from rmqindex.indexfile.uncounted import damaged_count, looks_emptied
 from rmqindex.layout.index_file import ENTRY_SIZE, FIRST_POSITION, INT64_MAX
 from rmqindex.store.snapshot import layout_beside, open_in_store
 
@@ -70,27 +70,56 @@ def salvage_listed(
 def replaced_entries(
     path: Location, layout: Layout, columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
-    """Read the entries of a file that is to be replaced, also of a damaged one."""
+    """Read the entries of a file that is to be replaced, also of a damaged one.
+
+    A file that counts none shows no geometry: then ``layout`` tells whether it has any.
+
+    Raises:
+        RmqIndexError: The file cannot be read, or nothing tells the geometry of what it has.
+    """
     done = 0
     try:
         with open_in_store(path, None, "FAILFAST") as file:
+            if not file.entry_count:
+                _ensure_empty(path, layout)
             for batch in file.scan(columns=columns):
                 yield batch
                 done += len(batch)
     except RmqIndexError:
-        known = layout_beside(path)
         with open_index_source(path) as source:
             header = read_header(source)
-            if known is None:
-                known = usual_layout(source.size)
-            if known is None or source.size == layout.file_size:
-                known = layout
+            known = _layout_of_replaced(path, source.size, layout)
+            if known is None and not header.entry_count:
+                raise
+            known = known or layout  # of a file that was cut short
             if header.entry_count and not whole_entries(source.size, known):
                 raise
             is_counted = damaged_count(source, known, header) is None
             for batch in _salvage(source, known, header, uncounted=not is_counted):
                 left = batch.slice(int(np.searchsorted(batch["position"], done, side="right")))
                 yield left.select(columns)
+
+
+def _ensure_empty(path: Location, layout: Layout) -> None:
+    """Raise unless a file that counts no entries has none."""
+    with open_index_source(path) as source:
+        known = _layout_of_replaced(path, source.size, layout)
+        if known is not None:
+            error = damaged_count(source, known, read_header(source))
+            if error is not None:
+                raise error
+        elif looks_emptied(source):
+            raise UnknownLayoutError(
+                f"{path}: the header counts no entries, but other bytes follow, and nothing tells "
+                f"their geometry: give {SAID_GEOMETRY} of this file"
+            )
+
+
+def _layout_of_replaced(path: Location, size: int, layout: Layout) -> Layout | None:
+    """Return the geometry of a file that does not show it; None where nothing else does."""
+    if size == layout.file_size:
+        return layout
+    return layout_beside(path) or usual_layout(size)
 
 
 def _salvage(

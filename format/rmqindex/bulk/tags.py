@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
-from itertools import groupby, pairwise
+from itertools import groupby, islice, pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -16,8 +16,9 @@ import numpy as np
 import pyarrow as pa
 
 from rmqindex.bulk.files import index_entries, open_file
+from rmqindex.bulk.salvaging import replaced_entries
 from rmqindex.commitlog.snapshot import commit_log_of
-from rmqindex.errors import RmqIndexError, command_line
+from rmqindex.errors import CorruptIndexError, RmqIndexError, command_line
 from rmqindex.keys.messages import KEY_COLUMNS, expand_messages, pack_pairs
 from rmqindex.layout.index_file import FIRST_POSITION
 from rmqindex.layout.store import INDEX_FOLDER, ROCKSDB_STORE_FOLDER
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.transaction.directories import FileEntry
 
+_COLUMNS = ("phy_offset", "key_hash")
 # Entries that one look at a file reads.
 _BLOCK = 1 << 14
 _OVERLAP = 64
@@ -190,13 +192,17 @@ class _TagEvidence:
         self._log = log
         self._layout = layout
         #: Each file with entries, the place of its first one, and that behind its last one.
-        self._files: list[tuple[str, int, int]] = []
+        self._files: list[tuple[Location, int, int]] = []
         self._count = 0
+        #: The first entries of files whose headers do not count them: offsets and hashes.
+        self._uncounted: dict[Location, tuple[NDArray[np.int64], NDArray[np.int32]]] = {}
         for entry in files:
-            with suppress(RmqIndexError), open_file(entry.path, layout) as file:  # another may tell
-                start, self._count = self._count, self._count + file.entry_count
-                if file.entry_count:
-                    self._files.append((entry.path, start, self._count))
+            count = 0
+            with suppress(RmqIndexError):  # another may tell
+                count = self._count_of(entry.path)
+            start, self._count = self._count, self._count + count
+            if count:
+                self._files.append((entry.path, start, self._count))
 
     def newest(self) -> TagChoice | None:
         """Return whether the newest entries include tags; None without evidence."""
@@ -291,17 +297,37 @@ class _TagEvidence:
             # Damaged ones do not tell; others may.
             with suppress(RmqIndexError):
                 if low < high:
-                    with open_file(path, self._layout) as file:
-                        (batch,) = file.scan(
-                            low - first + FIRST_POSITION,
-                            high - first + FIRST_POSITION,
-                            ["phy_offset", "key_hash"],
-                        )
-                    is_last = np.arange(1, len(batch) + 1) == len(batch)
-                    offsets, hashes = batch["phy_offset"].to_numpy(), batch["key_hash"].to_numpy()
-                    parts.append((offsets, hashes, is_last))
+                    offsets, hashes = self._of_file(path, low - first, high - first)
+                    parts.append((offsets, hashes, np.arange(1, len(hashes) + 1) == len(hashes)))
         offsets, hashes, is_last = map(np.concatenate, zip(*parts, strict=True))
         return offsets, hashes, is_last
+
+    def _of_file(
+        self, path: Location, start: int, stop: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Return offsets and hashes of a range of a file's entries, the first of which is 0."""
+        if path in self._uncounted:
+            offsets, hashes = self._uncounted[path]
+            return offsets[start:stop], hashes[start:stop]
+        with open_file(path, self._layout) as file:
+            (batch,) = file.scan(start + FIRST_POSITION, stop + FIRST_POSITION, _COLUMNS)
+        return batch["phy_offset"].to_numpy(), batch["key_hash"].to_numpy()
+
+    def _count_of(self, path: Location) -> int:
+        """Return how many entries of a file can be looked at.
+
+        A damaged header may not count them; what is replaced is judged with them all the same.
+        """
+        with open_file(path, self._layout) as file, suppress(CorruptIndexError):
+            file.check_count(lambda: self._layout)
+            return file.entry_count
+        if self._layout is None:
+            return 0
+        blocks = replaced_entries(path, self._layout, _COLUMNS)
+        for batch in islice(blocks, 1):
+            self._uncounted[path] = batch["phy_offset"].to_numpy(), batch["key_hash"].to_numpy()
+            return len(batch)
+        return 0
 
 
 def _runs(witnesses: Sequence[_Witness], *, keeps_short: bool) -> list[_Witness]:

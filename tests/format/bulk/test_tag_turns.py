@@ -146,3 +146,53 @@ def test_entries_of_a_cut_file_are_not_lost_without_a_word(tmp_path, log):
     file.write_bytes(file.read_bytes()[: layout.entry_offset(5_000)])
     with pytest.raises(RmqIndexError, match="would be lost"):
         rebuild_index(tmp_path, tmp_path / "index", layout, replace=True, stop=log[1][100])
+
+
+EMPTIED = Layout(97, 2001)
+
+
+@pytest.fixture(params=[(16, bytes(24)), (36, bytes(4)), (36, b"\xff" * 4)], ids=str)
+def emptied(request, tmp_path):
+    """Return a store whose one IndexFile has all entries, of which its header counts none."""
+    written = Log(file_size=1 << 14)
+    for number in range(400):
+        properties = properties_text([("KEYS", f"k{number}"), ("TAGS", "TagA")])
+        written.append(Message("T", properties=properties, store_timestamp=10**12 + number))
+    folder = written.write_to(tmp_path / "log")
+    indexed_in_turns(tmp_path, (folder, [*written.offsets, written.end]), EMPTIED, [0])
+    before = entries(tmp_path)
+    (path,) = (tmp_path / "index").iterdir()
+    with path.open("r+b") as file:
+        at, data = request.param
+        file.seek(at)
+        file.write(data)
+    return tmp_path, before
+
+
+def expire(root):
+    """Remove the oldest file of the log."""
+    min((root / "commitlog").iterdir()).unlink()
+
+
+def test_tags_that_no_header_counts_are_indexed_again(emptied):
+    """The file shows no geometry then; that of the new files tells what it has."""
+    root, before = emptied
+    rebuild_index(root, root / "index", EMPTIED, replace=True)
+    assert entries(root) == before
+
+
+def test_entries_that_no_header_counts_are_kept_of_messages_that_expired(emptied):
+    """Else nothing in the store would tell that they were there."""
+    root, before = emptied
+    expire(root)
+    done = rebuild_index(root, root / "index", EMPTIED, replace=True)
+    assert 0 < done.kept_count < len(before)
+    assert entries(root) == before
+
+
+def test_entries_that_no_header_counts_are_not_dropped_for_want_of_a_geometry(emptied):
+    """What has expired is in no other file."""
+    root, _ = emptied
+    expire(root)
+    with pytest.raises(RmqIndexError, match="cannot be read, and may have entries of messages"):
+        rebuild_index(root, root / "index", Layout(50, 2000), replace=True)
