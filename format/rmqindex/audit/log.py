@@ -26,7 +26,7 @@ from rmqindex.audit.extent import (
     log_start,
     rows_with_keys,
 )
-from rmqindex.indexfile.decoding import MILLISECONDS
+from rmqindex.indexfile.decoding import MILLISECONDS, odd_in_time
 from rmqindex.keys.messages import expand_messages, message_keys
 from rmqindex.layout.index_file import BEGIN_TIMESTAMP_OFFSET, END_TIMESTAMP_OFFSET, FIRST_POSITION
 from rmqindex.query.message_keys import SearchedFile
@@ -148,7 +148,20 @@ class _Entries:
         seen = np.flatnonzero(compared.rows >= 0)
         times = compared.messages["store_timestamp"].to_numpy()[compared.rows[seen]]
         self._audit_times(seen + first, entries["time_diff"].astype(np.int64)[seen], times)
-        return int(np.count_nonzero(compared.states == _UNVERIFIED))
+        return self._audit_expired(first, entries, compared.states == _UNVERIFIED)
+
+    def _audit_expired(self, first: int, entries: NDArray[Any], expired: NDArray[np.bool_]) -> int:
+        """Compare seconds that only the message's other entries tell; return how many expired."""
+        seconds = entries["time_diff"].astype(np.int64)
+        seconds[: first == FIRST_POSITION] = 0  # of a rolled file, counted from another time
+        odd = odd_in_time(entries["phy_offset"].astype(np.int64), seconds)
+        byte, places = self._file.byte, np.flatnonzero(odd & expired).tolist()
+        rows = (
+            (byte(first + i, "time_diff"), f"{seconds[i - 1]} (entry {first + i})", seconds[i])
+            for i in places
+        )
+        self._findings.each(self._file.path, "time_diff", rows, len(places))
+        return int(np.count_nonzero(expired))
 
     @cached_property
     def _damaged_offsets(self) -> NDArray[np.int64]:

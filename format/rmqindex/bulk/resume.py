@@ -15,7 +15,7 @@ from rmqindex.bulk.salvaging import replaced_entries
 from rmqindex.commitlog.log import MATCH_STATES, CommitLog
 from rmqindex.errors import RmqIndexError, command_line
 from rmqindex.indexfile.committed import header_of
-from rmqindex.indexfile.decoding import MILLISECONDS
+from rmqindex.indexfile.decoding import MILLISECONDS, odd_in_time
 from rmqindex.indexfile.reader import IndexFile
 from rmqindex.keys.messages import HASH_BITS, KEY_COLUMNS, expand_messages
 from rmqindex.layout.index_file import FIRST_POSITION, HEADER_SIZE, IndexHeader
@@ -342,6 +342,8 @@ def _put_expired(entry: FileEntry, layout: Layout, log: CommitLog, roller: FileR
             times[0] = header.begin_timestamp
             header = replace(header, begin_timestamp=begin, begin_phy_offset=int(offsets[0]))
         times += late
+        odd = odd_in_time(offsets, times // MILLISECONDS)
+        times[odd] = times[np.flatnonzero(odd) - 1]  # of a damaged one nothing else tells
         make_exact(header, offsets, times, None)
         roller.put_many(hashes[:stop], offsets[:stop], times[:stop])
         if stop < len(offsets):

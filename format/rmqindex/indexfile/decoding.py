@@ -94,6 +94,26 @@ def written(entries: NDArray[Any]) -> NDArray[np.bool_]:
     return np.asarray(entries.view(np.uint8).reshape(len(entries), -1).any(axis=1))
 
 
+def odd_in_time(phy_offsets: NDArray[np.int64], seconds: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which of consecutive entries have another time than their message's others.
+
+    All entries of one message have its store time, so one between two others of its offset has
+    theirs. It may differ by the second that a relayout moves entries by.
+
+    Args:
+        phy_offsets: The offset of each entry, bytes.
+        seconds: The time of each, the first of a file counted as all others.
+    """
+    odd = np.zeros(len(seconds), np.bool_)
+    before, inside, behind = slice(None, -2), slice(1, -1), slice(2, None)
+    is_one = (phy_offsets[before] == phy_offsets[inside]) & (
+        phy_offsets[inside] == phy_offsets[behind]
+    )
+    apart = np.abs(seconds[inside] - seconds[before]) > 1
+    odd[inside] = is_one & apart & (seconds[before] == seconds[behind])
+    return odd
+
+
 def corrupt_entry(
     path: str, layout: Geometry, position: int, links: Links, place: int
 ) -> CorruptIndexError:

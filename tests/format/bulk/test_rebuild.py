@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from commitlog_encoder import Log, Message, properties_text
 from rmqindex import (
     CorruptIndexError,
     IndexFile,
@@ -17,6 +18,7 @@ from rmqindex import (
     RmqIndexError,
     rebuild_index,
     sample_store,
+    verify,
 )
 from rmqindex.bulk import rebuild as rebuild_module
 from rmqindex.storage import Location
@@ -92,6 +94,49 @@ def test_a_resume_goes_on_behind_no_file_whose_count_its_slots_contradict(tmp_pa
     with pytest.raises(CorruptIndexError, match=r"index_count at byte 36: expected more than "):
         rebuild_index(STORE, index, layout, resume=True)
     assert [path.read_bytes() for path in index.iterdir()] == [before]
+
+
+@pytest.fixture
+def expired(tmp_path):
+    """Return a store whose oldest messages have expired, and its one IndexFile.
+
+    Each message has four entries.
+    """
+    written = Log(file_size=1 << 12)
+    for number in range(40):
+        properties = properties_text([("UNIQ_KEY", f"u{number}"), ("KEYS", "a b c")])
+        time = 1_700_000_000_000 + 60_000 * number
+        written.append(Message("T", properties=properties, store_timestamp=time))
+    oldest = min(written.write_to(tmp_path / "commitlog").iterdir())
+    (file,) = rebuild_index(tmp_path, tmp_path / "index", LAYOUT).files
+    oldest.unlink()
+    return tmp_path, file
+
+
+@pytest.mark.parametrize("position", [2, 3, 7])
+def test_a_time_that_the_other_entries_of_an_expired_message_contradict_is_mended(
+    expired, position
+):
+    """They are all put with the one store time of the message."""
+    root, file = expired
+    before = file.read_bytes()
+    byte = LAYOUT.entry_offset(position) + 12
+    file.write_bytes(before[:byte] + b"\x01" + before[byte + 1 :])
+    found = {(row["rule"], row["byte"]) for row in verify(root, "auto").to_pylist()}
+    assert ("time_diff", byte) in found
+    (mended,) = rebuild_index(root, root / "index", LAYOUT, replace=True).files
+    assert mended.read_bytes() == before
+
+
+def test_a_time_that_nothing_contradicts_is_kept(expired):
+    """The last entries of a message may be of another one, which was stored in its place."""
+    root, file = expired
+    byte = LAYOUT.entry_offset(8) + 12
+    damaged = file.read_bytes()[:byte] + b"\x01" + file.read_bytes()[byte + 1 :]
+    file.write_bytes(damaged)
+    assert "error" not in verify(root, "auto")["severity"].to_pylist()
+    (kept,) = rebuild_index(root, root / "index", LAYOUT, replace=True).files
+    assert kept.read_bytes() == damaged
 
 
 CHANGES = ("pwrite", "ftruncate", "rename", "replace", "link", "unlink", "mkdir", "fdatasync")

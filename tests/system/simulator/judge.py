@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["Fault", "Judge", "blurred"]
 
 _LONG_MAX = 2**63 - 1
+#: What an entry's time is counted in, ms.
+_SECOND = 1000
 _MOST_SHOWN = 6
 #: The size of an IndexFile's header, bytes.
 _HEADER = 40
@@ -709,12 +711,31 @@ class Judge:
             for one in damage.entries
         )
 
+    def _is_other_time(self, damage: Damage) -> bool:
+        """Tell whether a damage left another time, whose message has expired.
+
+        Only two other entries of the message, right before it and behind it, contradict that, and
+        not within the second by which a relayout moves entries.
+        """
+        now = {row[:2]: row[2:] for row in entries_of(self.root, self.truth.hash_slot_num)}
+        for one in damage.entries:
+            code, offset, time = now.get((one.file, one.position), (-1, -1, -1))
+            if one.offset >= self.truth.log_start or (code, offset) != (one.key_hash, one.offset):
+                return False
+            beside = [now.get((one.file, one.position + step), (-1, -1, -1)) for step in (-1, 1)]
+            (_, _, before), (_, _, behind) = beside
+            is_one = all(other == offset for _, other, _ in beside)
+            if is_one and before == behind and abs(time - before) > _SECOND:
+                return False
+        return True
+
     def _is_audited(self, damage: Damage) -> bool:
         """Tell whether an audit must find a damage: it changes an answer."""
         name = damage.file.rpartition("/")[2]
         if damage.file.startswith("index"):
             if damage.kind != "lost":
-                return bool(damage.entries) and not self._is_other_hash(damage)
+                is_unseen = self._is_other_hash(damage) or self._is_other_time(damage)
+                return bool(damage.entries) and not is_unseen
             # That a file was there is seen by the messages whose entries it had, and no other has;
             # whether tags are indexed, nothing tells.
             log = {one.offset: one for one in self.truth.messages}
