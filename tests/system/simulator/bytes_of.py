@@ -5,7 +5,14 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
-__all__ = ["broker_answer", "entries_of", "has_crossed_chains", "java_hash", "units_of"]
+__all__ = [
+    "broker_answer",
+    "ends_out_of_order",
+    "entries_of",
+    "has_crossed_chains",
+    "java_hash",
+    "units_of",
+]
 
 _HEADER = 40
 _MOST_STEPS = 10_000
@@ -45,6 +52,21 @@ def entries_of(root: str, slots: int) -> list[tuple[str, int, int, int, int]]:
             time = begin if position == 1 else begin + 1000 * seconds
             rows.append((name, position, code, offset, time))
     return rows
+
+
+def ends_out_of_order(root: str) -> bool:
+    """Tell whether the checkpoint has a file's end, and only files before it end later.
+
+    A clock stepped back between them, and the broker notes the end of the file that it flushed
+    last. If it is killed after its next start, it deletes those that end later.
+    """
+    paths = [Path(root) / "index" / name for name in index_names(Path(root) / "index")]
+    ends = [path.read_bytes()[8:16] for path in paths]  # times after 1970 compare as bytes
+    checkpoint = Path(root) / "checkpoint"
+    noted = checkpoint.read_bytes()[16:24] if checkpoint.is_file() else b""
+    flushed = [place for place, end in enumerate(ends) if end == noted]
+    late = [place for place, end in enumerate(ends[:-1]) if end > noted]
+    return bool(flushed and late) and max(late) < max(flushed)
 
 
 def put_entry_of(root: str, slots: int) -> list[tuple[int, int]]:

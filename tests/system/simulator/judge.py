@@ -10,7 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .bytes_of import broker_answer, entries_of, has_crossed_chains, java_hash
+from .bytes_of import (
+    broker_answer,
+    ends_out_of_order,
+    entries_of,
+    has_crossed_chains,
+    java_hash,
+)
 from .model.reading import DLEDGER_HEAD
 from .model.truth import Entry, Message, Unit
 
@@ -616,8 +622,7 @@ class Judge:
 
     def _findings(self, outcome: Outcome) -> list[str]:
         told = worst = [row for row in outcome.rows if row["severity"] != "info"]
-        if self.stepped_back:  # the newest file may have the oldest name, without an entry yet
-            worst = [row for row in worst if row["rule"] != "file_order"]
+        worst = [row for row in worst if row["rule"] not in self._rules_of_a_step_back()]
         worst = [row for row in worst if not self._is_of_light_numbers(row)]
         worst = [row for row in worst if not self._is_of_lost_tags(row)]
         if not (self.harm or outcome.asked.get("geometry")):  # which few entries need not tell
@@ -662,6 +667,14 @@ class Judge:
         if "no_index" in audited and self.truth.surely("messages"):
             return any(row["severity"] == "error" for row in worst)
         return bool(worst)
+
+    def _rules_of_a_step_back(self) -> set[str]:
+        """Return what an audit finds of a sound store whose broker's clock stepped back."""
+        if not self.stepped_back:
+            return set()
+        # The newest file may have the oldest name, without an entry yet.
+        late = {"checkpoint_behind"} if ends_out_of_order(self.root) else set()
+        return {"file_order", *late}
 
     def _is_of_light_numbers(self, row: dict[str, Any]) -> bool:
         """Tell whether a finding is of a client's numbers, at which no light queue has the unit."""
