@@ -11,7 +11,8 @@ from rmqindex.answers.answer import NOT_FOUND, Answer
 from rmqindex.answers.terminal import Table, fits, print_table, print_text, printable
 from rmqindex.answers.text import visible, wrapped
 from rmqindex.audit.findings import CUT
-from rmqindex.audit.rules import AUDIT_RULES, FINDING_SCHEMA, SEVERITIES
+from rmqindex.audit.remedies import FINDING_SCHEMA, SEVERITIES
+from rmqindex.audit.rules import AUDIT_RULES
 from rmqindex.errors import command_line, counted
 
 if TYPE_CHECKING:

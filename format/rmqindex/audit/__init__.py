@@ -8,9 +8,9 @@ if TYPE_CHECKING:
     from rmqindex.audit.plan import plan_audit as plan_audit
     from rmqindex.audit.plan import run_audit as run_audit
     from rmqindex.audit.plan import verify as verify
-    from rmqindex.audit.queue_rules import AuditRule as AuditRule
+    from rmqindex.audit.remedies import FINDING_SCHEMA as FINDING_SCHEMA
+    from rmqindex.audit.remedies import AuditRule as AuditRule
     from rmqindex.audit.rules import AUDIT_RULES as AUDIT_RULES
-    from rmqindex.audit.rules import FINDING_SCHEMA as FINDING_SCHEMA
     from rmqindex.audit.units import AuditUnit as AuditUnit
     from rmqindex.audit.units import StoreUnit as StoreUnit
 else:

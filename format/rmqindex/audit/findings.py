@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from rmqindex.audit.remedies import with_one_rebuild, with_replacing
-from rmqindex.audit.rules import AUDIT_RULES, FINDING_SCHEMA
+from rmqindex.audit.remedies import FINDING_SCHEMA, with_one_rebuild, with_replacing
+from rmqindex.audit.rules import AUDIT_RULES
 from rmqindex.errors import CorruptCommitLogError
 from rmqindex.layout.dledger import COMMITTED_INDEX_KEY
 from rmqindex.storage.location import path_text
@@ -90,7 +90,7 @@ class Findings:
     def batch(self) -> pa.RecordBatch:
         """Return all findings; those beyond the limit as one last row per rule."""
         rules = dict.fromkeys(rule for _, rule in self._counts)
-        remedies = with_one_rebuild([_RULES[rule].remedy for rule in rules], self._options)
+        remedies = with_one_rebuild([_RULES[rule] for rule in rules], self._options)
         if self._needs_replace:
             remedies = [with_replacing(remedy) for remedy in remedies]
         by_rule = dict(zip(rules, remedies, strict=True))

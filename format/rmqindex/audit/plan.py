@@ -21,8 +21,7 @@ from rmqindex.audit.extent import (
 from rmqindex.audit.file import audit_file
 from rmqindex.audit.findings import Findings, place_of
 from rmqindex.audit.log import audit_coverage, audit_entries
-from rmqindex.audit.remedies import with_agreeing_remedies, with_one_end
-from rmqindex.audit.rules import FINDING_SCHEMA
+from rmqindex.audit.remedies import FINDING_SCHEMA, with_agreeing_remedies, with_one_end
 from rmqindex.audit.store import (
     audit_barrier,
     audit_files,

@@ -1,48 +1,16 @@
-"""A rule of the audit, and those of ConsumeQueues."""
+"""The rules of the audit of ConsumeQueues."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
-
+from rmqindex.audit.remedies import BEYOND_LOG, QUEUES, WHOLE_LOG, AuditRule
 from rmqindex.layout.queue import DEFAULT_BATCH_FILE_SIZE, DEFAULT_FILE_SIZE
 
-Severity = Literal["error", "warning", "info"]
-
-
-@dataclass(frozen=True, slots=True)
-class AuditRule:
-    """One rule of the audit.
-
-    Attributes:
-        name: Its name in findings, which does not change between versions.
-        severity: ``error``: answers are wrong or missing; ``warning``: the bytes are not what a
-            broker writes, or a restart will do harm; ``info``: worth knowing, but normal.
-        meaning: What a finding means.
-        remedy: What to do about it, with the command to type.
-    """
-
-    name: str
-    severity: Severity
-    meaning: str
-    remedy: str
-
-
-#: What a rebuild needs, which replaces everything by what the CommitLog's messages give.
-WHOLE_LOG = "If the CommitLog is whole, "
-# What to do where a rebuild of the queues mends them.
-QUEUES = f"{WHOLE_LOG}stop the broker and run `rmqindex rebuild-queues STORE --replace`."
-BEYOND_LOG = (
-    "Restore the newest files of the CommitLog if it lost them; if it is whole, or they are gone "
-    "for good, stop the broker and run `rmqindex rebuild-queues STORE --replace --allow-loss`, "
-    "which drops the units behind its end (`--dry-run` shows how many)."
-)
 _DAMAGED_MESSAGE = (
     "Keep a copy of the CommitLog; `rmqindex rebuild-queues STORE --replace --mode DROPMALFORMED` "
     "makes queues of all other messages. Nothing clears this finding as long as the log has the "
     "message."
 )
-TOPICS = (
+_TOPICS = (
     "Restore `config/topics.json`, in which the topic has the attribute queue.type=BatchCQ; then "
     "run `rmqindex verify STORE` again."
 )
@@ -100,7 +68,7 @@ QUEUE_RULES: tuple[AuditRule, ...] = (
         "error",
         "The broker's table of topics says that a topic has no batch queues, and the log has an "
         "inner batch of it.",
-        TOPICS,
+        _TOPICS,
     ),
     AuditRule(
         "queue_file_size",

@@ -1,24 +1,21 @@
-"""What findings advise, made to agree: no command that another finding has refused."""
+"""A rule of the audit, what rules advise, and how the remedies of all findings agree.
+
+No remedy has a command that another finding has refused.
+"""
 
 from __future__ import annotations
 
 import re
 import shlex
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
-from rmqindex.audit.queue_rules import BEYOND_LOG, QUEUES, TOPICS, WHOLE_LOG
-from rmqindex.audit.rules import (
-    ENTRIES_BEYOND_LOG,
-    FINDING_SCHEMA,
-    REBUILD,
-    RESTORE_LOG,
-    SURPLUS,
-)
 from rmqindex.errors import RmqIndexError
 from rmqindex.indexfile.geometry import Layout
+from rmqindex.layout.columns import required_field
 from rmqindex.storage.location import Location
 from rmqindex.store.snapshot import layout_beside
 
@@ -28,6 +25,66 @@ if TYPE_CHECKING:
     from rmqindex.commitlog.log import CommitLog
     from rmqindex.explanation.commands import Commands
 
+Severity = Literal["error", "warning", "info"]
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRule:
+    """One rule of the audit.
+
+    Attributes:
+        name: Its name in findings, which does not change between versions.
+        severity: ``error``: answers are wrong or missing; ``warning``: the bytes are not what a
+            broker writes, or a restart will do harm; ``info``: worth knowing, but normal.
+        meaning: What a finding means.
+        remedy: What to do about it, with the command to type.
+    """
+
+    name: str
+    severity: Severity
+    meaning: str
+    remedy: str
+
+
+#: The severities, the worst first.
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
+#: The columns of :func:`rmqindex.verify`.
+FINDING_SCHEMA = pa.schema(
+    [
+        required_field("file", pa.string()),
+        required_field("rule", pa.string()),
+        required_field("severity", pa.string()),
+        pa.field("byte", pa.int64()),
+        required_field("expected", pa.string()),
+        required_field("got", pa.string()),
+        required_field("remedy", pa.string()),
+    ]
+)
+
+#: What a rebuild needs, which replaces everything by what the CommitLog's messages give.
+WHOLE_LOG = "If the CommitLog is whole, "
+# What to do where a rebuild of the queues mends them.
+QUEUES = f"{WHOLE_LOG}stop the broker and run `rmqindex rebuild-queues STORE --replace`."
+BEYOND_LOG = (
+    "Restore the newest files of the CommitLog if it lost them; if it is whole, or they are gone "
+    "for good, stop the broker and run `rmqindex rebuild-queues STORE --replace --allow-loss`, "
+    "which drops the units behind its end (`--dry-run` shows how many)."
+)
+#: What to do where a rebuild of the index mends it.
+REBUILD = f"{WHOLE_LOG}stop the broker and run `rmqindex rebuild STORE --replace`."
+RESTORE_LOG = (
+    "Restore the CommitLog from a replica or a backup, or name another with `--commit-log`; then "
+    "run `rmqindex verify STORE` again."
+)
+#: What to do about entries that lead behind the log's end, which a rebuild drops if it is told to.
+ENTRIES_BEYOND_LOG = (
+    "Restore the newest files of the CommitLog if it lost them; if it is whole, or they are gone "
+    "for good, stop the broker and run `rmqindex rebuild STORE --replace --allow-loss`, which "
+    "drops the entries behind its end (`--dry-run` shows how many)."
+)
+
+#: The rule of a file that is longer than its geometry.
+SURPLUS = "surplus_bytes"
 _QUEUES = "`rmqindex rebuild-queues STORE --replace"
 _OF_QUEUES = re.compile(f"{_QUEUES}(?P<options>[^`]*)`")
 _REBUILD = "`rmqindex rebuild STORE"
@@ -47,19 +104,22 @@ _TYPED = re.compile(
 )
 
 
-def with_one_rebuild(remedies: Sequence[str], values: Mapping[str, str]) -> list[str]:
+def with_one_rebuild(rules: Sequence[AuditRule], values: Mapping[str, str]) -> list[str]:
     """Return the remedies of one store's queues with one command that none of them has refused."""
     options: dict[str, None] = {}
-    for remedy in remedies:
-        for command in _OF_QUEUES.finditer(remedy):
+    for rule in rules:
+        for command in _OF_QUEUES.finditer(rule.remedy):
             for option in _OPTION.findall(command["options"]):
                 name = option.split()[0]
                 options[f" {name} {values[name]}" if name in values else option] = None
     rebuild = f"{_QUEUES}{''.join(options)}`"
-    first = "restore `config/topics.json`, " if TOPICS in remedies else ""
+    names = {rule.name for rule in rules}
+    first = "restore `config/topics.json`, " if "topic_kind" in names else ""
     united = []
-    for remedy in remedies:
-        text = remedy.replace(QUEUES, BEYOND_LOG) if BEYOND_LOG in remedies else remedy
+    for rule in rules:
+        text = rule.remedy
+        if "queue_beyond_log" in names:
+            text = text.replace(QUEUES, BEYOND_LOG)
         text = text.replace("stop the broker", f"{first}stop the broker")
         united.append(_OF_QUEUES.sub(rebuild, text))
     return united

@@ -5,31 +5,17 @@ The documentation is generated from this table.
 
 from __future__ import annotations
 
-import pyarrow as pa
-
-from rmqindex.audit.queue_rules import QUEUE_RULES, WHOLE_LOG, AuditRule, Severity
-from rmqindex.layout.columns import required_field
+from rmqindex.audit.queue_rules import QUEUE_RULES
+from rmqindex.audit.remedies import (
+    ENTRIES_BEYOND_LOG,
+    REBUILD,
+    RESTORE_LOG,
+    SURPLUS,
+    WHOLE_LOG,
+    AuditRule,
+)
 from rmqindex.layout.index_file import DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM
 
-#: The severities, the worst first.
-SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
-
-#: The columns of :func:`rmqindex.verify`.
-FINDING_SCHEMA = pa.schema(
-    [
-        required_field("file", pa.string()),
-        required_field("rule", pa.string()),
-        required_field("severity", pa.string()),
-        pa.field("byte", pa.int64()),
-        required_field("expected", pa.string()),
-        required_field("got", pa.string()),
-        required_field("remedy", pa.string()),
-    ]
-)
-
-
-#: What to do where a rebuild of the index mends it.
-REBUILD = f"{WHOLE_LOG}stop the broker and run `rmqindex rebuild STORE --replace`."
 _RESUME = f"{WHOLE_LOG}stop the broker and run `rmqindex rebuild STORE --resume`."
 _SALVAGE = (
     f"{WHOLE_LOG}stop the broker and run `rmqindex rebuild STORE --replace`; without a CommitLog, "
@@ -38,20 +24,7 @@ _SALVAGE = (
 _NOTHING = "Nothing: the broker reads and writes on."
 _BODY = "Restore the file of the CommitLog; until then `--mode DROPMALFORMED` reads on behind it."
 _HARMLESS = "Nothing needs to be done; a rebuild with `--replace` removes it."
-RESTORE_LOG = (
-    "Restore the CommitLog from a replica or a backup, or name another with `--commit-log`; then "
-    "run `rmqindex verify STORE` again."
-)
-#: What to do about entries that lead behind the log's end, which a rebuild drops if it is told to.
-ENTRIES_BEYOND_LOG = (
-    "Restore the newest files of the CommitLog if it lost them; if it is whole, or they are gone "
-    "for good, stop the broker and run `rmqindex rebuild STORE --replace --allow-loss`, which "
-    "drops the entries behind its end (`--dry-run` shows how many)."
-)
 
-
-#: The rule of a file that is longer than its geometry.
-SURPLUS = "surplus_bytes"
 #: Every rule that a finding can name.
 AUDIT_RULES: tuple[AuditRule, ...] = (
     # One file by itself.

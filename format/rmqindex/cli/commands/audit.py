@@ -14,8 +14,7 @@ from rmqindex.answers.terminal import progress_bar
 from rmqindex.answers.text import complain_of_lacking
 from rmqindex.answers.writes import written_answer
 from rmqindex.audit.plan import whole_audit
-from rmqindex.audit.remedies import typed_findings
-from rmqindex.audit.rules import SEVERITIES
+from rmqindex.audit.remedies import SEVERITIES, typed_findings
 from rmqindex.cli.invocation import command
 from rmqindex.cli.options import (
     COUNT,
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from rmqindex.answers.answer import Answer, Form, Zone
-    from rmqindex.audit.queue_rules import Severity
+    from rmqindex.audit.remedies import Severity
     from rmqindex.indexfile.entries import Mode
     from rmqindex.indexfile.geometry import Layout
 
