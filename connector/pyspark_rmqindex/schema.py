@@ -142,9 +142,15 @@ class Columns(StructType):
 
     @classmethod
     def of(cls, schema: StructType | pa.Schema) -> StructType:
-        """Return the columns that an engine asks a reader for: Sail hands over an Arrow schema."""
+        """Return the columns that an engine asks for.
+
+        Sail hands over an Arrow schema. Databricks' serverless workers have a second copy of
+        PySpark, whose types are equal to none of this one.
+        """
         if isinstance(schema, StructType):
             return schema
+        if not isinstance(schema, pa.Schema):
+            return StructType.fromJson(schema.jsonValue())
         columns = cls(from_arrow_schema(schema).fields)
         columns.asked = schema
         return columns

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 _LOWEST = (4, 0)
 # The first version that plans each scan of a relation by itself.
 _OWN_PLANS = (5, 0)
+#: What to write where no filter reaches a data source.
+WITHOUT_PUSHDOWN = (
+    "use pyspark_rmqindex.lookup(df, path), or load(path) with the options topic and key, or keys"
+)
 _VERSION = re.compile(r"(\d+)\.(\d+)")
 
 
@@ -59,8 +63,7 @@ def check_pushdown_support(feature: str) -> None:
             later_spark_needed(
                 feature,
                 "4.1",
-                "use pyspark_rmqindex.lookup(df, path), or load(path) with the options topic and "
-                "key, or keys",
+                WITHOUT_PUSHDOWN,
             )
         )
 

@@ -2,6 +2,8 @@
 
 The result covers a superset of the wanted rows, and Spark filters again.
 So a filter that is not understood is ignored, and a bound is used only if it is certain.
+Filters are known by the names of their classes: PySpark 4.0 has none of these, and workers with a
+second copy of PySpark have others.
 """
 
 from __future__ import annotations
@@ -18,46 +20,10 @@ from pyspark_rmqindex.read.refusals import Calls
 from rmqindex.messagestore import Around, Wanted, wanted_where
 from rmqindex.times import microseconds_of, to_milliseconds
 
-try:
-    from pyspark.sql.datasource import (
-        EqualNullSafe,
-        EqualTo,
-        Filter,
-        GreaterThan,
-        GreaterThanOrEqual,
-        In,
-        IsNotNull,
-        IsNull,
-        LessThan,
-        LessThanOrEqual,
-        Not,
-        StringContains,
-        StringEndsWith,
-        StringStartsWith,
-    )
-except ImportError:  # PySpark 4.0 pushes nothing: no value is ever an instance of these
-    globals().update(
-        (name, type(name, (), {}))
-        for name in (
-            "EqualNullSafe",
-            "EqualTo",
-            "Filter",
-            "GreaterThan",
-            "GreaterThanOrEqual",
-            "In",
-            "IsNotNull",
-            "IsNull",
-            "LessThan",
-            "LessThanOrEqual",
-            "Not",
-            "StringContains",
-            "StringEndsWith",
-            "StringStartsWith",
-        )
-    )
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from pyspark.sql.datasource import Filter
 
 # A relation's lookups fail beyond this many (topic, key) pairs: each planning repeats the pairs of
 # all earlier ones, so that the cost would grow without bound.
@@ -94,42 +60,43 @@ def filters_to_wanted(
 
 
 _OPERATORS = {
-    EqualTo: "=",
-    EqualNullSafe: "<=>",
-    GreaterThan: ">",
-    GreaterThanOrEqual: ">=",
-    LessThan: "<",
-    LessThanOrEqual: "<=",
-    In: "IN",
-    StringStartsWith: "STARTS WITH",
-    StringEndsWith: "ENDS WITH",
-    StringContains: "CONTAINS",
+    "EqualTo": "=",
+    "EqualNullSafe": "<=>",
+    "GreaterThan": ">",
+    "GreaterThanOrEqual": ">=",
+    "LessThan": "<",
+    "LessThanOrEqual": "<=",
+    "In": "IN",
+    "StringStartsWith": "STARTS WITH",
+    "StringEndsWith": "ENDS WITH",
+    "StringContains": "CONTAINS",
 }
 
 
 def filter_text(filter_: Filter) -> str:
     """Return a filter as SQL text."""
-    if isinstance(filter_, Not):
-        return f"NOT ({filter_text(filter_.child)})"
+    kind = type(filter_).__name__
+    if kind == "Not":
+        return f"NOT ({filter_text(getattr(filter_, 'child'))})"  # noqa: B009  (of that class alone)
     column = ".".join(getattr(filter_, "attribute", ()))
-    if isinstance(filter_, IsNull):
+    if kind == "IsNull":
         return f"{column} IS NULL"
-    if isinstance(filter_, IsNotNull):
+    if kind == "IsNotNull":
         return f"{column} IS NOT NULL"
     value = getattr(filter_, "value", None)
     text = f"'{value}'" if isinstance(value, dt.datetime) else repr(value)
-    return f"{column} {_OPERATORS.get(type(filter_), type(filter_).__name__)} {text}"
+    return f"{column} {_OPERATORS.get(kind, kind)} {text}"
 
 
 _COMPARED = {
-    EqualTo: "=",
-    EqualNullSafe: "=",
-    GreaterThan: ">",
-    GreaterThanOrEqual: ">=",
-    LessThan: "<",
-    LessThanOrEqual: "<=",
-    In: "IN",
-    IsNull: "IN",
+    "EqualTo": "=",
+    "EqualNullSafe": "=",
+    "GreaterThan": ">",
+    "GreaterThanOrEqual": ">=",
+    "LessThan": "<",
+    "LessThanOrEqual": "<=",
+    "In": "IN",
+    "IsNull": "IN",
 }
 # Lists of values can be long.
 _SHOWN_CHARACTERS = 200
@@ -137,7 +104,7 @@ _SHOWN_CHARACTERS = 200
 
 def _pushed_text(filters: Sequence[Filter]) -> str:
     pushed = " AND ".join(
-        filter_text(filter_) for filter_ in filters if not isinstance(filter_, IsNotNull)
+        filter_text(filter_) for filter_ in filters if type(filter_).__name__ != "IsNotNull"
     )
     if len(pushed) > _SHOWN_CHARACTERS:
         return pushed[:_SHOWN_CHARACTERS] + " .."
@@ -147,12 +114,12 @@ def _pushed_text(filters: Sequence[Filter]) -> str:
 def _wanted_of(filter_: Filter) -> Wanted:
     """Return what one filter asks for."""
     column = column_of(filter_)
-    operator = _COMPARED.get(type(filter_))
+    kind = type(filter_).__name__
+    operator = _COMPARED.get(kind)
     if column is None or operator is None:
         return Wanted()
-    literals: Sequence[object] = [getattr(filter_, "value", None)]
-    if isinstance(filter_, In):
-        literals = filter_.value
+    value: Any = getattr(filter_, "value", None)
+    literals: Sequence[object] = value if kind == "In" else [value]
     # IsNull is Spark's form of <=> NULL; no column is ever NULL.
     return wanted_where(
         column,

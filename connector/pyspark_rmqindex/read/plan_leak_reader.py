@@ -14,6 +14,7 @@ from pyspark_rmqindex.read.filters import column_of, filters_to_wanted
 from pyspark_rmqindex.read.plan_leak import is_on_cluster, locked_state, wanted_by_all
 from pyspark_rmqindex.read.planning import IndexPartition, Query, query_of
 from pyspark_rmqindex.read.reader import IndexReader
+from pyspark_rmqindex.spark_version import WITHOUT_PUSHDOWN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,6 +30,10 @@ _PUSHDOWN_CONF = "spark.sql.python.filterPushdown.enabled"
 _NO_FILTER = (
     "option 'pushdown': expected at least the filter position >= 1 on every query, so that Spark "
     "plans each scan anew, got none; use pyspark_rmqindex.table(), which adds it"
+)
+_NEVER_CALLED = (
+    "table(): expected a runtime that passes filters to data sources, got one that never calls "
+    f"pushFilters, as Databricks Runtime 16.4; {WITHOUT_PUSHDOWN}"
 )
 
 
@@ -81,7 +86,7 @@ class SharedPlanReader(IndexReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Return the planned partitions."""
         if self._planned is None:
-            raise ValueError(_NO_FILTER)
+            raise ValueError(_NEVER_CALLED)
         return self._planned
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

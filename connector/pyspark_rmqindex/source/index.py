@@ -95,9 +95,9 @@ class DefaultSource(DataSource):
         from pyspark_rmqindex.spark_version import check_pushdown_support, plans_each_scan
 
         pass_distant_times()
-        asked, schema = schema, Columns.of(schema)
+        schema = Columns.of(schema)
         # Only Spark shares plans and options between scans, and only it asks by its own types.
-        is_spark = schema is asked
+        is_spark = getattr(schema, "asked", None) is None
         raw = relation_options(schema, self.options)
         options = read_options(raw)
         check_paths(options.paths)
@@ -126,9 +126,11 @@ class DefaultSource(DataSource):
         ``ValueError``.
         """
         from pyspark_rmqindex.options import stream_options
-        from pyspark_rmqindex.schema import check_schema, check_selected
+        from pyspark_rmqindex.schema import Columns, check_schema, check_selected
         from pyspark_rmqindex.source.catalog import check_paths, relation_options
         from pyspark_rmqindex.stream.refusal import checked_stream
+
+        schema = Columns.of(schema)
 
         def make() -> DataSourceStreamReader:
             options = stream_options(relation_options(schema, self.options))
@@ -155,7 +157,10 @@ class DefaultSource(DataSource):
         from pyspark_rmqindex.stream.refusal import check_spark_stream_writers
 
         check_spark_stream_writers()
+        from pyspark_rmqindex.schema import Columns
         from pyspark_rmqindex.stream.writer import IndexStreamWriter
 
-        writer: DataSourceStreamWriter = IndexStreamWriter(schema, overwrite, self.options)
+        writer: DataSourceStreamWriter = IndexStreamWriter(
+            Columns.of(schema), overwrite, self.options
+        )
         return writer

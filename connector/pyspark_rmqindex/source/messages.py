@@ -72,9 +72,11 @@ class MessageSource(ReadOnlySource):
         ``ValueError``.
         """
         from pyspark_rmqindex.options import message_stream_options
-        from pyspark_rmqindex.schema import check_columns, check_selected, message_schema
+        from pyspark_rmqindex.schema import Columns, check_columns, check_selected, message_schema
         from pyspark_rmqindex.source.catalog import check_paths, relation_options
         from pyspark_rmqindex.stream.refusal import checked_stream
+
+        schema = Columns.of(schema)
 
         def make() -> DataSourceStreamReader:
             options = message_stream_options(relation_options(schema, self.options))

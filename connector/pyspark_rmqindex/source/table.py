@@ -7,6 +7,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
@@ -15,7 +16,7 @@ from pyspark_rmqindex.options import option_text
 from pyspark_rmqindex.read.plan_leak import BUILT_IN_FILTER, relation_name
 from pyspark_rmqindex.read.plan_log import ScanPlan, plan_from_schema
 from pyspark_rmqindex.source.catalog import relation_options
-from pyspark_rmqindex.spark_version import check_pushdown_support
+from pyspark_rmqindex.spark_version import WITHOUT_PUSHDOWN, check_pushdown_support
 from pyspark_rmqindex.worker_python import check_worker_python
 
 if TYPE_CHECKING:
@@ -76,8 +77,9 @@ def table(
         The DataFrame; nothing is read yet.
 
     Raises:
-        ValueError: An option that ``table()`` sets itself, or PySpark is older than 4.1; an
-            unknown option raises Spark's ``AnalysisException``.
+        ValueError: An option that ``table()`` sets itself, or PySpark is older than 4.1, or the
+            session lets nobody turn pushdown on, as on Databricks serverless; an unknown option
+            raises Spark's ``AnalysisException``.
         TypeError: A value of a type that no option accepts, or a path that is none.
         RuntimeError: Spark's workers run a Python that cannot import this package, or of another
             minor version.
@@ -90,10 +92,16 @@ def table(
             raise ValueError(f"option {name!r}: table() sets it itself")
     given = {name: option_text(name, value) for name, value in options.items() if value is not None}
     names = {name.lower() for name in given}
+    check_worker_python(spark, plans=True)
+    try:
+        spark.conf.set(_PUSHDOWN_CONF, "true")
+    except PySparkException as error:
+        raise ValueError(
+            f"table(): expected a session in which {_PUSHDOWN_CONF} can be set, got {error}; "
+            f"{WITHOUT_PUSHDOWN}"
+        ) from error
     if "timezone" not in names and names & {"begintimestamp", "endtimestamp"}:
         given["timeZone"] = str(spark.conf.get(_TIME_ZONE_CONF))
-    check_worker_python(spark, plans=True)
-    spark.conf.set(_PUSHDOWN_CONF, "true")
     reader = (
         spark.read.format(_FORMAT)
         .options(**given)
