@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from dataclasses import dataclass, replace
@@ -9,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql.types import StructType
 
 from pyspark_rmqindex.files.listing import Listing, list_slices
@@ -28,7 +30,13 @@ from pyspark_rmqindex.join.task import (
     lookup_cost,
 )
 from pyspark_rmqindex.log_lines import log_warning
-from pyspark_rmqindex.options import AUTO, option_text, planned_bound, read_options
+from pyspark_rmqindex.options import (
+    AUTO,
+    LocalBound,
+    option_text,
+    planned_bound,
+    read_options,
+)
 from pyspark_rmqindex.read.lacking import lacking
 from pyspark_rmqindex.read.plan_log import log_plan
 from pyspark_rmqindex.read.planning import prune
@@ -195,7 +203,9 @@ def _read_options(
     if "commitlog" not in names:
         given["commitLog"] = AUTO
     if "timezone" not in names and names & {"begintimestamp", "endtimestamp"}:
-        given["timeZone"] = str(keys.sparkSession.conf.get(_TIME_ZONE_CONF))
+        # Without it, a text that names no zone is refused, with what to give.
+        with contextlib.suppress(PySparkException):
+            given["timeZone"] = str(keys.sparkSession.conf.get(_TIME_ZONE_CONF))
     if isinstance(path, (str, os.PathLike)):
         given["path"] = os.fspath(path)
     else:
@@ -241,10 +251,18 @@ def _both(keys: StructType, entries: StructType) -> StructType:
 
 def _times(options: ReadOptions) -> Range:
     begin, end = planned_bound(options.begin, up=True), planned_bound(options.end, up=False)
-    # Every local time was placed in the session's zone.
-    assert begin is None or isinstance(begin, int)
-    assert end is None or isinstance(end, int)
-    return Range(begin, end)
+    return Range(_known(begin), _known(end))
+
+
+def _known(bound: int | LocalBound | None) -> int | None:
+    """Return a bound, which is local only where the session's zone could not be read."""
+    if not isinstance(bound, LocalBound):
+        return bound
+    raise ValueError(
+        "options 'beginTimestamp' and 'endTimestamp': the session's time zone cannot be read, so "
+        f"{bound.time.text!r} has no meaning; give the option 'timeZone', a zone in the text, or "
+        "epoch milliseconds"
+    )
 
 
 def _list_files(keys: DataFrame, options: ReadOptions) -> Listing:

@@ -10,7 +10,7 @@ import difflib
 import json
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark.sql.types import (
     ArrayType,
@@ -251,15 +251,18 @@ def _check_type(
     allowed: tuple[type[DataType], ...],
     described: str,
 ) -> None:
-    if argument.isTable or not isinstance(argument.dataType, (*allowed, NullType)):
-        got = "a table" if argument.isTable else argument.dataType.simpleString().upper()
+    # By name, as workers may have a second copy of PySpark.
+    names = {NullType.typeName(), *(each.typeName() for each in allowed)}
+    type_: Any = argument.dataType
+    if argument.isTable or type_.typeName() not in names:
+        got = "a table" if argument.isTable else type_.simpleString().upper()
         raise ValueError(f"{function}: argument {name!r}: expected {described}, got {got}")
 
 
 def _check_path(function: str, argument: AnalyzeArgument) -> None:
-    type_ = argument.dataType
-    element = type_.elementType if isinstance(type_, ArrayType) else type_
-    if argument.isTable or not isinstance(element, StringType):
+    type_: Any = argument.dataType
+    element = type_.elementType if type_.typeName() == ArrayType.typeName() else type_
+    if argument.isTable or element.typeName() != StringType.typeName():
         got = "a table" if argument.isTable else type_.simpleString().upper()
         raise ValueError(
             f"{function}: argument 'path': expected STRING or ARRAY<STRING>, got {got}"
