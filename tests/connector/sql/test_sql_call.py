@@ -346,3 +346,15 @@ def test_pandas_columns_have_the_same_hashes():
     topics, keys = ["TopicTest", None, "é", "TopicTest"], ["k", "k", "\U0001f600", None]
     hashes = hash_series(pd.Series(topics), pd.Series(keys))
     assert pa.array(hashes).equals(hash_columns(pa.array(topics), pa.array(keys)))
+
+
+class OtherText:
+    """STRING of a second copy of PySpark, which is no instance of the first one's type."""
+
+    typeName = staticmethod(lambda: "string")  # noqa: N815  (Spark's name)
+
+
+def test_types_of_a_second_copy_of_pyspark_are_known_by_name():
+    """As serverless workers have one."""
+    given = [constant(text, OtherText()) for text in (str(sample_store()), "TopicTest", "order-49")]
+    assert plan_call(given, {}).slices
