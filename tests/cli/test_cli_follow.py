@@ -56,6 +56,15 @@ def test_it_ends_with_ctrl_c(run, live):
     assert [line.split()[5:7] for line in lines] == [["-", f"k{n}"] for n in (3, 4, 5)]
 
 
+def test_a_topic_without_a_queue_is_told_while_it_is_waited_for(run, live):
+    """It may come yet; one that was misspelt never does."""
+    store, _ = live
+    (store / "consumequeue" / "Topic" / "0").mkdir(parents=True)
+    code, out, err = run("messages", store, "--follow", "--topic", "topics")
+    assert (code, out) == (130, "")
+    assert "waiting for messages; there is no queue of the topic topics" in err
+
+
 def test_json_is_a_document_a_line_and_csv_has_one_head(run, live):
     """For programs that read them as they come."""
     store, _ = live

@@ -52,11 +52,12 @@ def test_the_command_asks_the_same_question(run):
         ("topictest", "order-49", "11 of TopicTest#order-49"),
         ("TopicTest", "ORDER-49", "11 of TopicTest#order-49"),
         ("TOPICTEST ", " Order-49", "11 of TopicTest#order-49"),
+        ("order-49", "TopicTest", "11 of TopicTest#order-49"),
         ("TopicTes", "order-49", None),
         ("TopicTest", "rder-49", None),
     ],
 )
-def test_the_name_in_another_case_is_said(run, topic, key, found):
+def test_the_name_in_another_case_or_place_is_said(run, topic, key, found):
     """With how many entries it has, so that none is guessed; others are for `explain`."""
     code, out, err = run("lookup", SAMPLE, topic, key)
     assert (code, out) == (1, "")

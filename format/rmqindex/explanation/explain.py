@@ -208,6 +208,7 @@ def spelled_otherwise(
 ) -> PairOffsets | None:
     """Return a topic and key that differ in case or blanks alone and have entries in some files.
 
+    So do the two in each other's place, where the key is a topic of the store.
     The names of a store's topics and a few slots of each file are read, and nothing else.
     """
     root = Store.open(path, needs_index=False).root
@@ -218,6 +219,8 @@ def spelled_otherwise(
     topics = [name for name in names or () if is_spelling(name, topic)]
     forms = (key, *KeyForms(key).spellings)
     pairs = [(name, form) for name in (topic, *topics) for form in forms][1:]
+    if key in (names or ()) and topic not in (names or ()):
+        pairs.append((key, topic))
     return next(iter(look_up_pairs(files, pairs, log)), None)
 
 

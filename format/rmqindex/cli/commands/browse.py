@@ -154,6 +154,8 @@ class Messages:
         if several_named():
             raise click.BadParameter("expected one STORE, got several", param_hint="--follow")
         follower = Follower(self.store, selection, LISTED, mode=self.mode, tell=complain)
+        if hint := topic_hint(self.store, selection.topics):
+            complain(f"{self.store}: waiting for messages{hint}")
         is_first = True
         while True:
             for log, batch in follower.poll():
