@@ -304,7 +304,8 @@ class Judge:
         if self.may_differ:
             return True
         return any(
-            text in one.texts and one.store_time == row[3] for one in self.at.get(row[2], [])
+            (text in one.texts or text in one.hidden_texts) and one.store_time == row[3]
+            for one in self.at.get(row[2], [])
         )
 
     def _rows_of(self, entry: Entry, text: str) -> tuple[list[Any], bool]:
@@ -324,6 +325,12 @@ class Judge:
         ]
         is_sure = len(messages) == 1 and messages[0] in self.sure_messages
         is_sure &= entry.text == text
+        # Nor is a key hidden from lookups that another property of its message hides from brokers;
+        # only an earlier message can have left an entry of it.
+        if entry.offset in self.replaced:
+            rows += [
+                (*place, one.store_time, "verified") for one in messages if text in one.hidden_texts
+            ]
         if not is_sure or not any(
             java_hash(other) == entry.key_hash for one in messages for other in one.texts
         ):

@@ -44,6 +44,22 @@ class Message:
         tags = [f"{self.topic}#T#{self.tags}"] if self.tags else []
         return [*(f"{self.topic}#{key}" for key in self.keys), *tags]
 
+    @property
+    def hidden_texts(self) -> set[str]:
+        """The keys that a later property of the same name hides from broker and client.
+
+        A batch's properties are put behind its message's own, which are in the record all the same.
+        """
+        values = [value for name, value in self.properties if name == "UNIQ_KEY"]
+        values += [
+            part
+            for name, value in self.properties
+            if name == "KEYS"
+            for part in value.split(" ")
+            if part
+        ]
+        return {f"{self.topic}#{value}" for value in values} - set(self.texts)
+
 
 @dataclass(frozen=True)
 class Inner:
