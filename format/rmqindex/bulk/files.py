@@ -74,9 +74,13 @@ class IndexState:
 
     @classmethod
     def read(cls, directory: str | os.PathLike[str], layout: Layout) -> IndexState:
-        """Read the headers of a directory.
+        """Read the headers of a directory; that of the last file is compared with its entries.
+
+        A broker, and a write, put the next entry where this header says, over what it does not
+        count.
 
         Raises:
+            CorruptIndexError: The last file's header is damaged.
             RmqIndexError: A file has not the layout's size, or cannot be read.
         """
         files = []
@@ -88,6 +92,9 @@ class IndexState:
                     "and maxIndexNum name another geometry"
                 )
             files.append(IndexedFile(entry.name, entry.path, header_of(entry.path)))
+        for last in files[-1:]:
+            with IndexFile(last.path, layout) as file:
+                file.check_header(is_last=True)
         ends = [
             file.header.end_phy_offset
             for file in files

@@ -20,6 +20,7 @@ from rmqindex import (
     sample_store,
     verify,
 )
+from rmqindex.bulk import IndexState
 from rmqindex.bulk import rebuild as rebuild_module
 from rmqindex.storage import Location
 from rmqindex.store import open_in_store
@@ -94,6 +95,8 @@ def test_a_resume_goes_on_behind_no_file_whose_count_its_slots_contradict(tmp_pa
     with pytest.raises(CorruptIndexError, match=r"index_count at byte 36: expected more than "):
         rebuild_index(STORE, index, layout, resume=True)
     assert [path.read_bytes() for path in index.iterdir()] == [before]
+    with pytest.raises(CorruptIndexError, match=r"index_count at byte 36: expected more than "):
+        IndexState.read(index, layout)  # as Spark's writes do, which would put rows over them
 
 
 @pytest.fixture
