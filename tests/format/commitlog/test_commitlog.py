@@ -384,7 +384,7 @@ class TestRanges:
         while log.end < 4096:
             log.append(simple(3))
         opened = CommitLog(log.write_to(tmp_path))
-        assert opened.record_boundaries(opened.files[0], fake)[:2] == [0, fake]
+        assert fake not in opened.record_boundaries(opened.files[0], fake)
         with pytest.raises(CorruptCommitLogError, match=f"boundary {fake}"):
             list(opened.scan(0, fake, at_boundaries=True))
         assert scanned(tmp_path, start=fake - 1) == [o for o in log.offsets if o >= fake]
