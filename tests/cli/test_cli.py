@@ -573,9 +573,7 @@ class TestCommands:
         """It starts as fast as click does."""
         loaded = self.loaded("--help")
         modules = {name for name in loaded if name.startswith("rmqindex.cli.")}
-        assert modules == {
-            f"rmqindex.cli.{name}" for name in ("command", "invocation", "streams", "wording")
-        }
+        assert modules == {f"rmqindex.cli.{name}" for name in ("command", "invocation", "streams")}
         assert not {"numpy", "pyarrow", "rich"} & loaded
 
     def test_a_lookup_loads_no_other_command(self):
@@ -587,7 +585,7 @@ class TestCommands:
         }
         assert {name for name in modules if not name.startswith("rmqindex.cli.commands")} == {
             f"rmqindex.cli.{name}"
-            for name in ("command", "invocation", "options", "streams", "times", "wording")
+            for name in ("command", "invocation", "options", "streams", "times")
         }
         unused = {"pydantic", "rich", "rmqindex.audit", "rmqindex.bulk", "rmqindex.export"}
         assert not unused & loaded
