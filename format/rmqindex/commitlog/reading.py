@@ -349,7 +349,8 @@ def _boundary(source: ByteSource, file: LogFile, known: int, target: int, stop: 
         at = find_record(source, file, target - _SEARCH, stop)
     while at is not None and at < target:
         frames = frames_of(file)
-        for records in walk(source, file, frames, at, stop, DEFAULT_MAX_RECORDS):
+        behind_head = stop + file.entry_head
+        for records in walk(source, file, frames, at, behind_head, DEFAULT_MAX_RECORDS):
             starts = records.phy_offset - file.start - file.entry_head
             if starts[-1] >= target:
                 return int(starts[np.searchsorted(starts, target)])
