@@ -24,15 +24,16 @@ import numpy as np
 from rmqindex.commitlog.framing import frames_of
 from rmqindex.commitlog.leads import find_leads, index_files, led_by_unit, proved_lead
 from rmqindex.commitlog.walk import (
+    LARGEST_MESSAGE,
     MARK_SIZE,
     EndKind,
     begins_soundly,
-    claimed_stop,
     find_record,
     is_full,
     is_record,
     record_at,
     record_crc_fault,
+    search_start,
     walk,
 )
 from rmqindex.errors import CorruptCommitLogError, RmqIndexError
@@ -59,9 +60,8 @@ _DAMAGE_HINT = (
     "restore the file from a replica or a backup, or read what is left of it with the mode "
     "DROPMALFORMED"
 )
-# A broker copies no more at once than one largest message (maxMessageSize), and a batch with more
-# messages than this would consist of tiny ones.
-_COPY_BYTES = 4 * 1024 * 1024
+# A broker copies no more at once than one largest message, and a batch with more messages than this
+# would consist of tiny ones.
 _COPY_RECORDS = 1024
 #: Of how many records in a row the units are looked at.
 ASKED_RECORDS = 64
@@ -162,6 +162,8 @@ class LogTail:
         self._is_possible = is_possible
         self._waits = waits
         self._pending: deque[Records] = deque()
+        # Where reading went on, if that may lie in a body.
+        self._found: int | None = None
         #: Where the unwritten part begins, bytes from the start of the file, of the frame; None if
         #: none was met.
         self.start: int | None = None
@@ -190,26 +192,19 @@ class LogTail:
             self.start = end.position
         if self.start is not None:
             return EndVerdict()
-        return self._judge(end, reach)
+        verdict = self._judge(end, reach)
+        self._found = verdict.resume if verdict.is_doubtful else None
+        return verdict
 
     def judge_middle(self, end: End, fault: Fault | None) -> EndVerdict:
         """Return where the records go on behind damage, if any, in a file before the last."""
         if fault is None:
             return EndVerdict()
         file = self._file
-        stop = self._stop_of(end)
-        first = self._behind(end) if stop is None else stop + file.entry_head
-        return EndVerdict(find_record(self._source, file, first, file.size), fault, stop is None)
-
-    def _behind(self, end: End) -> int:
-        """Return the first byte at which another record may start; a broken frame's own is none."""
-        return end.position + self._file.entry_head + 1
-
-    def _stop_of(self, end: End) -> int | None:
-        """Return where the broken record at the end of a walk ends, None if nothing tells."""
-        if end.kind is not EndKind.FAULT:
-            return None
-        return claimed_stop(self._source, self._file, end.position)
+        first, is_doubtful = search_start(self._source, file, end, self._found)
+        resume = find_record(self._source, file, first, file.size)
+        self._found = resume if is_doubtful else None
+        return EndVerdict(resume, fault, is_doubtful)
 
     def _judge(self, end: End, reach: int | None) -> EndVerdict:
         if end.kind is EndKind.FAULT:
@@ -222,14 +217,13 @@ class LogTail:
         source, file, frames = self._source, self._file, self._frames
         size = min(source.size, file.size)
         stop = size if reach is None else end.position + reach
-        ended = self._stop_of(end)
-        first = self._behind(end) if ended is None else ended + file.entry_head
+        first, is_doubtful = search_start(source, file, end, self._found)
         resume = self._following(first, stop)
         if resume is None:
             return EndVerdict()  # a torn record, or remains of an earlier life
         if not isinstance(frames.check(source.read, end.position, size), Fault):
             return EndVerdict(end.position)
-        return EndVerdict(resume, end.fault, ended is None)
+        return EndVerdict(resume, end.fault, is_doubtful)
 
     def _judge_zeros(self, at: int) -> EndVerdict:
         source, file = self._source, self._file
@@ -365,7 +359,7 @@ class LogTail:
         first, last = self._pending[0], self._pending[-1]
         behind = sum(len(records) for records in self._pending) - len(first)
         size = int(last.phy_offset[-1] - first.phy_offset[-1])
-        return behind > 0 and (behind >= _COPY_RECORDS or size >= _COPY_BYTES)
+        return behind > 0 and (behind >= _COPY_RECORDS or size >= LARGEST_MESSAGE)
 
     def _doubtful(self, blocks: list[Records]) -> list[int]:
         """Return where the frames of the last records of one store time start that seem torn."""
@@ -388,7 +382,7 @@ class LogTail:
         """Return whether all that lies behind a place can be of one copy."""
         source, file, head = self._source, self._file, self._file.entry_head
         size = min(source.size, file.size)
-        far = min(position + _COPY_BYTES, size)
+        far = min(position + LARGEST_MESSAGE, size)
         if source.first_nonzero(position, far) is None:
             return False  # what follows is further away
         at, times = position + head + 1, set()

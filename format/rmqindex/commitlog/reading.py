@@ -20,9 +20,9 @@ from rmqindex.commitlog.files import ExpiredFileError, file_at
 from rmqindex.commitlog.framing import frames_of
 from rmqindex.commitlog.leads import LeadKind, find_leads, named_stop, proved_lead
 from rmqindex.commitlog.walk import (
+    LARGEST_MESSAGE,
     End,
     EndKind,
-    claimed_stop,
     end_at,
     find_record,
     frame_of,
@@ -30,6 +30,7 @@ from rmqindex.commitlog.walk import (
     lost_entry,
     record_at,
     record_crc_fault,
+    search_start,
     walk,
 )
 from rmqindex.errors import CorruptCommitLogError
@@ -184,10 +185,10 @@ class Reading:
             self._raise_or_tell(_tail_error(self._files, end, lead))
 
     def _first(self, source: ByteSource, file: LogFile, *, is_last: bool) -> int:
-        """Return where to begin: at the range's start, if a record or its frame starts there.
+        """Return where to begin: at the range's start, if a record of the log starts there.
 
-        In the last file it might be a remnant behind the log's end, which only a walk from the
-        file's start can tell.
+        One to which no records lead is in the body of another. In the last file it might be a
+        remnant behind the log's end, which only a walk from the file's start can tell.
         """
         first = self._start - file.start
         if first <= 0:
@@ -196,7 +197,8 @@ class Reading:
             return frame_of(source, file, first)
         if is_last or is_record(source, file, first, crc=True) is None:
             return 0
-        return first - file.entry_head
+        frame = first - file.entry_head
+        return frame if _boundary(source, file, 0, frame, frame + 1) == frame else 0
 
     def _fault_of(self, file: LogFile, end: End) -> Fault | None:
         """Return the fault at the end of the records of a file before the last, if any."""
@@ -318,10 +320,8 @@ def _tail_error(files: OpenFiles, end: int, lead: Lead) -> CorruptCommitLogError
     )
 
 
-# A record start is searched for within the length of two of the largest messages, and is believed
-# after as many bytes of records one behind the other: so long is no body, in which a client may
-# have put whole records.
-_SEARCH = 8 * 1024 * 1024
+# A record start is searched for within the length of two of the largest messages.
+_SEARCH = 2 * LARGEST_MESSAGE
 
 
 def boundaries_of(files: OpenFiles, file: LogFile, chunk_size: int) -> list[int]:
@@ -344,9 +344,11 @@ def boundaries_of(files: OpenFiles, file: LogFile, chunk_size: int) -> list[int]
 
 def _boundary(source: ByteSource, file: LogFile, known: int, target: int, stop: int) -> int | None:
     """Return the first frame at or behind a target, to which frames lead from well before it."""
+    stop += file.entry_head  # of the record in the frame
     at: int | None = known
+    found = None
     if target - known > _SEARCH:
-        at = find_record(source, file, target - _SEARCH, stop)
+        at = found = find_record(source, file, target - _SEARCH, stop)
     while at is not None and at < target:
         frames = frames_of(file)
         behind_head = stop + file.entry_head
@@ -357,9 +359,9 @@ def _boundary(source: ByteSource, file: LogFile, known: int, target: int, stop: 
         end = end_at(source, file, frames, frames.at)
         if end.kind is EndKind.BLANK:
             return None
-        behind = claimed_stop(source, file, end.position) if end.kind is EndKind.FAULT else None
-        first = max(frames.at, at) + 1 if behind is None else behind
-        at = find_record(source, file, first + file.entry_head, stop)
+        first, is_doubtful = search_start(source, file, end, found)
+        at = find_record(source, file, first, stop)
+        found = at if is_doubtful else None
     return at
 
 

@@ -30,7 +30,15 @@ from rmqindex.commitlog.end import LogTail, damage_error
 from rmqindex.commitlog.files import ExpiredFileError, OpenFiles, file_at
 from rmqindex.commitlog.framing import DLedgerFrames, Frames, frames_of
 from rmqindex.commitlog.reading import find_end, written_records
-from rmqindex.commitlog.walk import EndKind, end_at, find_record, frame_of, record_at, walk
+from rmqindex.commitlog.walk import (
+    LARGEST_MESSAGE,
+    EndKind,
+    end_at,
+    frame_of,
+    last_run,
+    record_at,
+    walk,
+)
 from rmqindex.errors import CorruptCommitLogError, RmqIndexError
 from rmqindex.indexfile.fingerprint import checksum_of
 from rmqindex.record.records import Fault, store_timestamp_of
@@ -47,9 +55,8 @@ if TYPE_CHECKING:
 
 # Records per block of a walk, so that a small limit does not read much more than it allows.
 _BLOCK_RECORDS = 8 * 1024
-# A sound record behind a place without one, and the last one of a file, are searched for within two
-# of the largest messages.
-_REACH = 8 * 1024 * 1024
+# A sound record behind a place without one is searched for within two of the largest messages.
+_REACH = 2 * LARGEST_MESSAGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,20 +328,12 @@ class _Following:
 
 def _last_mark(log: CommitLog, file: LogFile) -> LogMark | None:
     """Return the mark of the last record of a file that is not the log's last, reading its end."""
-    start = file.size
     with log.open_file(file) as source:
-        while start > 0:
-            start = max(0, start - _REACH)
-            found = find_record(source, file, start, file.size)
-            last = None
-            if found is not None:
-                for records in log.records(
-                    file.start + found, file.stop, mode="DROPMALFORMED", at_boundaries=True
-                ):
-                    last = int(records.phy_offset[-1])
-            if last is not None:
-                return LogMark.at(log, last)
-    return None
+        start = file.start + last_run(source, file)
+    last = None
+    for records in log.records(start, file.stop, mode="DROPMALFORMED", at_boundaries=True):
+        last = int(records.phy_offset[-1])
+    return None if last is None else LogMark.at(log, last)
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,9 +40,11 @@ _WINDOW = 16 * 1024 * 1024
 _HOP_SPAN = 64 * 1024 * 1024
 # The bytes of records per block, so that a batch of large bodies stays bounded.
 _BLOCK_SPAN = 32 * 1024 * 1024
-# Bytes before a file's end in which its last records are searched for first.
-_LAST_BYTES = 128
-# How many of those are parsed at once.
+#: The bytes of the largest message (maxMessageSize). A client may have put whole records into a
+#: body: only after as many bytes of records, one behind the other, is one that a search found
+#: believed.
+LARGEST_MESSAGE = 4 * 1024 * 1024
+# How many of a file's last records are parsed at once.
 _MAX_LAST = 1024
 # Bytes that a search for a record reads at once.
 _SEARCH_WINDOW = 1024 * 1024
@@ -188,20 +190,40 @@ def begins_soundly(source: ByteSource, file: LogFile) -> bool:
 def is_full(source: ByteSource, file: LogFile) -> bool:
     """Return whether the last records of a file lead to its end, so that the log goes on behind it.
 
-    They are searched for from its end, so that little of a file of any size is read.
+    Of a file of any size, little is read, where records near its end can be believed.
     """
     size = min(source.size, file.size)
-    reach, found = _LAST_BYTES, None
-    while found is None:
-        first = max(size - reach, 0)
-        found = find_record(source, file, first, size)
-        if found is None and not first:
-            return begins_soundly(source, file)  # a file of a blank alone
-        reach *= 2
-    frames = frames_of(file)
-    for _ in walk(source, file, frames, found, size, _MAX_LAST):
-        pass
-    return end_at(source, file, frames, frames.at).kind in (EndKind.BLANK, EndKind.FULL)
+    at: int | None = last_run(source, file)
+    found = None
+    while at is not None:
+        frames = frames_of(file)
+        for _ in walk(source, file, frames, at, size, _MAX_LAST):
+            pass
+        end = end_at(source, file, frames, frames.at)
+        if end.kind in (EndKind.BLANK, EndKind.FULL):
+            return True
+        first, is_doubtful = search_start(source, file, end, found)
+        at = find_record(source, file, first, size)
+        found = at if is_doubtful else None
+    return False
+
+
+def last_run(source: ByteSource, file: LogFile) -> int:
+    """Return from which frame on to read the last records of a file, bytes from its start.
+
+    Of a long file that is one near its end, if records lead from there over more bytes than a body
+    has; else its first.
+    """
+    size = min(source.size, file.size)
+    # The blank at the end may be as long as a message, too.
+    first = size - 3 * LARGEST_MESSAGE
+    found = find_record(source, file, first, first + LARGEST_MESSAGE) if first > 0 else None
+    if found is not None:
+        frames = frames_of(file)
+        for _ in walk(source, file, frames, found, size, _MAX_LAST):
+            if frames.at - found > LARGEST_MESSAGE:
+                return found
+    return 0
 
 
 def is_record(source: ByteSource, file: LogFile, position: int, *, crc: bool) -> int | None:
@@ -273,6 +295,24 @@ def claimed_stop(source: ByteSource, file: LogFile, position: int) -> int | None
         ):
             return stop
     return None
+
+
+def search_start(
+    source: ByteSource, file: LogFile, end: End, found: int | None = None
+) -> tuple[int, bool]:
+    """Return the first byte behind damage at which another record may start.
+
+    Return with it whether that may lie in the body of the broken record. ``found`` is where the
+    records before it begin, if a search found them: they may lie in a body, too, and what seems to
+    be a broken record behind them is a client's.
+    """
+    is_believed = found is None or end.position - found > LARGEST_MESSAGE
+    if end.kind is EndKind.FAULT and is_believed:
+        stop = claimed_stop(source, file, end.position)
+        if stop is not None:
+            return stop + file.entry_head, False
+    # A broken frame's own start is none.
+    return end.position + file.entry_head + 1, True
 
 
 def find_record(

@@ -10,7 +10,7 @@ import pytest
 from commitlog_encoder import Log, Message, properties_text
 from file_reads import before_each_read
 from rmqindex import CommitLog, CorruptCommitLogError
-from rmqindex.commitlog import tailing
+from rmqindex.commitlog import tailing, walk
 from rmqindex.commitlog.tailing import LogMark, follow
 from rmqindex.commitlog.walk import End, EndKind
 
@@ -243,7 +243,6 @@ def test_a_record_that_is_found_where_the_walk_finds_none_is_the_end(log, tmp_pa
     walks = []
     monkeypatch.setattr(tailing, "walk", lambda *_: iter(walks.append(1) or ()))
     monkeypatch.setattr(tailing, "end_at", lambda *_: End(EndKind.FAULT, 0, None))
-    monkeypatch.setattr(tailing, "find_record", lambda *_, **__: 1)
     assert follow(opened, opened.files[-1].start).end == opened.files[-1].start
     assert len(walks) == 2
 
@@ -273,7 +272,7 @@ def test_of_files_that_are_passed_over_only_the_end_is_read(log, tmp_path, monke
     log.files[newest][500] = 1  # of a record that is being copied
     opened = written(log, tmp_path)
     last = max(offset for offset in log.offsets if offset < newest)
-    monkeypatch.setattr(tailing, "_REACH", reach)
+    monkeypatch.setattr(walk, "LARGEST_MESSAGE", reach)
     begins = []
 
     def note(source, offset, _length):
@@ -281,4 +280,4 @@ def test_of_files_that_are_passed_over_only_the_end_is_read(log, tmp_path, monke
 
     with before_each_read(note, "read"):
         assert follow(opened, 0).last.phy_offset == last
-    assert min(begins) > last - 2 * reach - 200
+    assert min(begins) > last - 3 * reach - 200

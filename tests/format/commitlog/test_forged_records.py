@@ -8,6 +8,7 @@ import pytest
 
 from commitlog_encoder import Message
 from rmqindex import CommitLog, CorruptCommitLogError
+from rmqindex.commitlog.tailing import follow
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,11 +24,26 @@ def message(body: bytes = b"one", topic: str = "Orders", later: int = 0) -> Mess
     return Message(topic=topic, body=body, store_timestamp=TIME + later)
 
 
-def forged(at: int) -> tuple[bytes, int]:
+def blank(size: int) -> bytes:
+    """The blank record of the last bytes of a file."""
+    return size.to_bytes(4, "big") + b"\xcb\xd4\x31\x94"
+
+
+def forged(at: int, before: int = 10, behind: bytes = b"y" * 10) -> tuple[bytes, int]:
     """A message for a place of the log, and where the record in its body starts."""
-    inner_at = at + BODY_OFFSET + 10
+    inner_at = at + BODY_OFFSET + before
     inner = message(b"pay me", "Salary", 5).encode(inner_at)
-    return message(b"x" * 10 + inner + b"y" * 10, later=1).encode(at), inner_at
+    return message(b"x" * before + inner + behind, later=1).encode(at), inner_at
+
+
+def claiming(at: int, stop: int) -> bytes:
+    """What a client makes look like the head of a broken record that ends at a place.
+
+    Its last four bytes are there: a topic of one character, and no properties.
+    """
+    head = message().encode(at)[: BODY_OFFSET - 4]
+    sizes = (stop - at).to_bytes(4, "big") + bytes(4)
+    return sizes + head[8:] + (stop - at - BODY_OFFSET - 4).to_bytes(4, "big")
 
 
 def written(folder: Path, *, goes_on: bool = True) -> tuple[Path, list[int], int]:
@@ -42,7 +58,7 @@ def written(folder: Path, *, goes_on: bool = True) -> tuple[Path, list[int], int
     if goes_on:
         offsets += [len(data), FILE_SIZE]
         data += message(b"three", later=2).encode(len(data))
-        data += (FILE_SIZE - len(data)).to_bytes(4, "big") + b"\xcb\xd4\x31\x94"
+        data += blank(FILE_SIZE - len(data))
         second = message(later=9).encode(FILE_SIZE)
         (folder / f"{FILE_SIZE:020}").write_bytes(second.ljust(FILE_SIZE, b"\0"))
     path = folder / f"{0:020}"
@@ -143,3 +159,121 @@ def test_a_boundary_far_from_the_last_one_is_believed_only_behind_records(tmp_pa
         boundaries = log.record_boundaries(log.files[0], 12 * MIB)
     assert len(boundaries) == 3
     assert set(boundaries) <= set(offsets)
+
+
+def written_anew(folder: Path, size: int, *files: bytes) -> Path:
+    """Write the files of a log."""
+    folder.mkdir()
+    for number, data in enumerate(files):
+        (folder / f"{number * size:020}").write_bytes(data.ljust(size, b"\0"))
+    return folder
+
+
+@pytest.mark.parametrize("start", ["in_body", "before_it"])
+def test_a_range_that_begins_in_a_body_has_no_record_of_it(tmp_path: Path, start: str) -> None:
+    """In a sound log, nothing is damaged either."""
+    path, offsets, inner_at = written(tmp_path / "commitlog")
+    at = inner_at - (start == "before_it")
+    with CommitLog(path.parent) as log:
+        (table,) = (batch for batch in log.scan(at, offsets[3], columns=["phy_offset"]))
+        assert table["phy_offset"].to_pylist() == [offsets[2]]
+
+
+def test_a_file_is_full_where_its_last_body_ends_with_a_record(tmp_path: Path) -> None:
+    """So the next file is the log's, and the hole at its beginning is damage."""
+    record_size = len(forged(0, before=150)[0])
+    first = message(b"f" * (FILE_SIZE - 8 - record_size - len(message(b"").encode(0)))).encode(0)
+    last, _ = forged(len(first), before=150)
+    hole = bytes(BODY_OFFSET) + message(b"next", later=9).encode(FILE_SIZE)[BODY_OFFSET:]
+    folder = written_anew(tmp_path / "commitlog", FILE_SIZE, first + last + blank(8), hole)
+    with CommitLog(folder) as log, pytest.raises(CorruptCommitLogError, match=f"{FILE_SIZE:020}"):
+        list(log.scan())
+
+
+def test_a_file_is_not_full_where_a_body_holds_a_record_and_a_blank_one(tmp_path: Path) -> None:
+    """So what is in a file that was made ahead is no part of the log."""
+    first = message(b"f" * 3_591).encode(0)
+    _, inner_at = forged(len(first), before=150)
+    inner_stop = inner_at + len(message(b"pay me", "Salary").encode(0))
+    last, _ = forged(len(first), 150, blank(FILE_SIZE - inner_stop) + b"y" * 10)
+    folder = written_anew(tmp_path / "commitlog", FILE_SIZE, first + last, b"of another file")
+    assert read(folder) == ([0, len(first)], [])
+    with CommitLog(folder) as log:
+        assert log.max_offset == len(first) + len(last)
+
+
+def crowded(folder: Path) -> tuple[Path, list[int], int]:
+    """Write a sound log of long messages: its folder, its offsets, and one in the last body.
+
+    Records are all over the bodies; behind each, what looks like a broken one leads to that.
+    """
+    size, step = 16 * MIB, 256 * 1024
+    led_to = 13 * MIB + step // 2
+    offsets: list[int] = []
+    data = bytearray()
+    while len(data) < 15 * MIB:
+        at = len(data)
+        offsets.append(at)
+        body = bytearray(3 * MIB)
+        for inner in range(BODY_OFFSET, len(body), step):
+            whole = message(b"pay me", "Salary", 5).encode(at + inner)
+            behind = at + inner + len(whole)
+            whole += claiming(behind, led_to) if behind < led_to else b""
+            body[inner - BODY_OFFSET : inner - BODY_OFFSET + len(whole)] = whole
+        place = led_to - at - BODY_OFFSET
+        if place < len(body):
+            whole = b"\1T\0\0" + message(b"pay me", "Salary", 5).encode(led_to)
+            body[place - 4 : place - 4 + len(whole)] = whole
+        data += message(bytes(body), later=len(offsets)).encode(at)
+    data += blank(size - len(data))
+    behind = message(b"next", later=9).encode(size)
+    return written_anew(folder, size, bytes(data), behind), offsets, led_to
+
+
+def test_no_boundary_is_where_a_body_leads(tmp_path: Path) -> None:
+    """What seems to be a broken record, behind one that a search found, tells no end."""
+    folder, offsets, _ = crowded(tmp_path / "commitlog")
+    with CommitLog(folder) as log:
+        assert log.record_boundaries(log.files[0], 12 * MIB) == [0, offsets[-1]]
+
+
+def test_the_last_record_that_was_taken_is_none_of_a_body(tmp_path: Path) -> None:
+    """Whoever follows the log goes on behind that of the file before, which it need not read."""
+    folder, offsets, _ = crowded(tmp_path / "commitlog")
+    with CommitLog(folder) as log:
+        progress = follow(log, 0, stop=16 * MIB)
+        assert progress.end == 16 * MIB
+        assert progress.last is not None
+        assert progress.last.phy_offset == offsets[-1]
+        assert progress.last.is_of(log, progress.end)
+
+
+def test_a_broken_file_of_one_record_has_no_last_one(tmp_path: Path) -> None:
+    """What is in its body is none."""
+    broken, _ = forged(0)
+    broken = broken[:4] + bytes(4) + broken[8:]
+    data = broken + blank(FILE_SIZE - len(broken))
+    behind = message(b"next", later=9).encode(FILE_SIZE)
+    folder = written_anew(tmp_path / "commitlog", FILE_SIZE, data, behind)
+    with CommitLog(folder) as log:
+        assert follow(log, 0, stop=FILE_SIZE).last is None
+
+
+def test_a_record_that_is_doubted_leads_over_no_other(tmp_path: Path) -> None:
+    """What seems to be a broken record behind it would hide those of the log up to its end."""
+    first = message().encode(0)
+    inner_size = len(message(b"pay me", "Salary").encode(0))
+    size = len(forged(0, behind=bytes(BODY_OFFSET))[0])
+    offsets = [0, len(first), len(first) + size]
+    third = message(b"three", later=6).encode(offsets[2])
+    offsets.append(offsets[2] + len(third))
+    _, inner_at = forged(offsets[1])
+    led_to = offsets[3] + BODY_OFFSET + 4
+    second, _ = forged(offsets[1], behind=claiming(inner_at + inner_size, led_to))
+    fourth = message(b"\1T\0\0four", later=7).encode(offsets[3])
+    offsets.append(offsets[3] + len(fourth))
+    data = first + bytes(BODY_OFFSET) + second[BODY_OFFSET:] + third + fourth
+    data += message(b"five", later=8).encode(offsets[4])
+    found, told = read(written_anew(tmp_path / "commitlog", FILE_SIZE, data))
+    assert found == [0, inner_at, *offsets[2:]]
+    assert all("may be one that a client put into the body" in error.hint for error in told)

@@ -29,9 +29,10 @@ _FEW = ["phy_offset", "size"]
 _SMALL = {
     reading: {"_SEARCH": 300},
     tailing: {"_BLOCK_RECORDS": 3, "_REACH": 400},
-    end: {"_COPY_BYTES": 300, "_COPY_RECORDS": 2},
+    end: {"LARGEST_MESSAGE": 300, "_COPY_RECORDS": 2},
     **hop.SMALL,
     walk: {
+        "LARGEST_MESSAGE": 300,
         "_WINDOW": 200,
         "_HOP_SPAN": 300,
         "_BLOCK_SPAN": 250,
