@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from pyspark_rmqindex import log_lines
-from pyspark_rmqindex.log_lines import write_line
+from pyspark_rmqindex.log_lines import write_counts, write_line
 
 LOGGER = logging.getLogger("pyspark_rmqindex")
 
@@ -139,3 +139,28 @@ def test_the_level_of_a_session_is_read(spark, monkeypatch):
         assert log_lines._spark_level() == "FATAL"
     finally:
         spark.sparkContext.setLogLevel("ERROR")
+
+
+def test_counts_are_rows_of_a_session_that_keeps_them_and_nothing_elsewhere(capsys, monkeypatch):
+    """Whatever the level of lines; without rows, what has a text of its own is a line."""
+    monkeypatch.delenv("PYSPARK_SPARK_SESSION_UUID", raising=False)
+    monkeypatch.setenv("RMQINDEX_LOG_LEVEL", "WARNING")
+    write_counts({"files": 2, "entries": 9})
+    write_counts({"files": 2}, "looked up")
+    assert capsys.readouterr().err == ""
+    write_counts({"files": 2}, "looked up", "INFO")
+    assert capsys.readouterr().err.endswith(" INFO pyspark_rmqindex: looked up\n")
+    rows = []
+    handler = logging.Handler()
+    handler.emit = lambda record: rows.append((record.getMessage(), record.context))
+    LOGGER.addHandler(handler)
+    monkeypatch.setattr(LOGGER, "hasHandlers", lambda: True)
+    monkeypatch.setenv("PYSPARK_SPARK_SESSION_UUID", "4f")
+    try:
+        write_counts({"files": 2, "entries": 9})
+        write_counts({"files": 2}, "looked up", "OFF")
+    finally:
+        LOGGER.removeHandler(handler)
+    counts = {"files": 2, "entries": 9}
+    assert rows == [("read: files 2, entries 9", counts), ("looked up", {"files": 2})]
+    assert capsys.readouterr().err == ""

@@ -14,18 +14,15 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pyspark_rmqindex.files.listing import open_slice
 from pyspark_rmqindex.files.slices import as_planned
 from pyspark_rmqindex.join.key_chunk import KeyChunk, KeyColumns, Limits
+from pyspark_rmqindex.log_lines import write_counts
 from pyspark_rmqindex.read.batches import BatchBuilder, keep, merge
-from pyspark_rmqindex.read.plan_log import log_plan
 from pyspark_rmqindex.read.verification import MessageCheck, handle_unverified, of_keys
-from pyspark_rmqindex.schema import MATCH_COLUMN
 from rmqindex.layout import ENTRY_SIZE
 from rmqindex.messagestore import EVERYTHING, Range
-from rmqindex.query import VERIFIED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -113,6 +110,8 @@ class _ChunkLookup:
                 verifier = stack.enter_context(MessageCheck(self._options, self._builder.types))
             for file_slice in task.slices:
                 yield from self._of_file(file_slice, verifier)
+            if verifier is not None:
+                self._counts["verified"] = verifier.verified
         self._log()
         if task.how == "inner":
             return
@@ -158,7 +157,6 @@ class _ChunkLookup:
             return
         # The time that counts is the message's: an index of another history has others.
         for checked in verifier.check(file, file_slice, hits):
-            self._counts["verified"] += _count(checked.column(MATCH_COLUMN), VERIFIED)
             yield from keep(checked, ranges)
 
     def _pair(self, file_slice: FileSlice, entries: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -211,20 +209,18 @@ class _ChunkLookup:
         """Log how the files were searched, and report it to the driver."""
         searched = ", ".join(f"{count} {way}" for way, count in sorted(self._searched.items()))
         counts = self._counts
-        log_plan(
+        own = {"tasks": 1, "keys": self._chunk.rows, "hashes": len(self._index.wanted)}
+        ways = {way: self._searched[way] for way in ("probed", "scanned")}
+        found = {name: counts[name] for name in ("slots", "candidates", "verified", "dropped")}
+        write_counts(
+            own | ways | found,
             f"looked {self._chunk.rows} keys up ({len(self._index.wanted)} distinct hashes): "
             f"{searched or 'no files'}; {counts['candidates']} candidates, {counts['verified']} "
             f"verified, {counts['dropped']} dropped",
             self._options.log_level,
         )
         if self._task.tally is not None:
-            own = {"tasks": 1, "keys": self._chunk.rows, "hashes": len(self._index.wanted)}
-            ways = {way: self._searched[way] for way in ("probed", "scanned")}
-            self._task.tally.add(Counter(own | ways | counts))
-
-
-def _count(texts: pa.Array, text: str) -> int:
-    return int(pc.sum(pc.equal(texts, text)).as_py() or 0)
+            self._task.tally.add(Counter(own | ways | found))
 
 
 def _beside(keys: pa.RecordBatch, schema: pa.Schema, columns: Sequence[pa.Array]) -> pa.RecordBatch:

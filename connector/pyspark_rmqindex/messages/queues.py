@@ -11,6 +11,7 @@ from pyspark.sql.datasource import InputPartition
 
 from pyspark_rmqindex.files.slices import as_planned
 from pyspark_rmqindex.files.stores import store_of_queue
+from pyspark_rmqindex.log_lines import write_counts
 from pyspark_rmqindex.schema import STORE_COLUMN, PrunedReader, arrow_schema, check_not_null
 from rmqindex import ConsumeQueue, RmqIndexError
 from rmqindex.consumequeue import is_queue_file, marked_queue_file, read_units
@@ -80,6 +81,7 @@ class QueueReader(PrunedReader):
         if not isinstance(partition, QueuePartition):
             return  # Spark runs one task even if there is nothing to read
         schema = arrow_schema(self._schema)
+        returned = 0
         for part in partition.parts:
             store = store_of_queue(part.file.path)
             batches = read_units(
@@ -93,7 +95,10 @@ class QueueReader(PrunedReader):
                     for field in schema
                 ]
                 check_not_null(schema, arrays)
+                returned += batch.num_rows
                 yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+        size = sum(part.file.size for part in partition.parts)
+        write_counts({"files": len(partition.parts), "bytes": size, "units": returned})
 
 
 def _expanded(path: Location) -> list[Location]:

@@ -12,7 +12,7 @@ from pyspark.sql.datasource import InputPartition
 
 from pyspark_rmqindex.files.slices import as_planned
 from pyspark_rmqindex.files.stores import logs_of
-from pyspark_rmqindex.log_lines import Warnings, log_warning
+from pyspark_rmqindex.log_lines import Warnings, log_warning, write_counts
 from pyspark_rmqindex.messages.columns import MessageColumns, log_columns
 from pyspark_rmqindex.options import LocalBound, planned_bound, task_range, time_texts
 from pyspark_rmqindex.schema import STORE_COLUMN, PrunedReader, arrow_schema, check_not_null
@@ -177,7 +177,12 @@ class MessageReader(PrunedReader):
         if not isinstance(partition, MessagePartition):
             return  # Spark runs one task even if there is nothing to read
         times = task_range(partition.begin, partition.end)
-        yield from as_planned(self._of_partition(partition, times))
+        returned = 0
+        for batch in as_planned(self._of_partition(partition, times)):
+            returned += batch.num_rows
+            yield batch
+        size = sum(stop - start for start, stop in partition.ranges)
+        write_counts({"bytes": size, "messages": returned})
 
     def _of_partition(self, partition: MessagePartition, times: Range) -> Iterator[pa.RecordBatch]:
         with CommitLog(partition.files) as log:

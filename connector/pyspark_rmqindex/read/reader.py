@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,6 +11,7 @@ import pyarrow as pa
 
 from pyspark_rmqindex.files.listing import list_slices, open_slice
 from pyspark_rmqindex.files.slices import as_planned
+from pyspark_rmqindex.log_lines import write_counts
 from pyspark_rmqindex.options import task_range, time_texts
 from pyspark_rmqindex.read.batches import BatchBuilder, keep, merge
 from pyspark_rmqindex.read.filters import filter_text, filters_to_wanted
@@ -79,9 +81,18 @@ class IndexReader(PrunedReader):
         times = query.time & task_range(query.begin, query.end)
         if times.is_empty:
             return
-        yield from as_planned(merge(self._batches(partition, times)))
+        names = ("slots", "candidates") if query.is_lookup else ("entries",)
+        counts = Counter(dict.fromkeys(("files", *names, "verified"), 0))
+        returned = 0
+        for batch in as_planned(merge(self._batches(partition, times, counts))):
+            returned += batch.num_rows
+            yield batch
+        counts["dropped"] = counts[names[-1]] - returned
+        write_counts(counts)
 
-    def _batches(self, partition: IndexPartition, times: Range) -> Iterator[pa.RecordBatch]:
+    def _batches(
+        self, partition: IndexPartition, times: Range, counts: Counter[str]
+    ) -> Iterator[pa.RecordBatch]:
         query = partition.query
         builder = BatchBuilder(self._schema)
         finder = _FileLookup(query) if query.is_lookup else None
@@ -93,10 +104,13 @@ class IndexReader(PrunedReader):
                 with open_slice(file_slice, self._options) as file:
                     if file is None:
                         continue
+                    counts["files"] += 1
                     if finder is None:
-                        yield from _scan(file, file_slice, query, times, builder, check)
+                        yield from _scan(file, file_slice, query, times, builder, check, counts)
                     else:
-                        yield from finder.find(file, file_slice, times, builder, check)
+                        yield from finder.find(file, file_slice, times, builder, check, counts)
+            if check is not None:
+                counts["verified"] = check.verified
 
     def _plan(
         self, listing: Listing, wanted: Wanted, filters: Sequence[Filter]
@@ -161,11 +175,13 @@ def _scan(
     times: Range,
     builder: BatchBuilder,
     check: MessageCheck | None,
+    counts: Counter[str],
 ) -> Iterator[pa.RecordBatch]:
     ranges = _ranges(query, times if check is None else EVERYTHING)
     needed = [] if check is None else [*VERIFIED_COLUMNS, "time_diff"]
     columns = list(dict.fromkeys([*builder.entry_columns, *ranges, *needed])) or ["position"]
     for batch in file.scan(file_slice.start, file_slice.stop, columns):
+        counts["entries"] += batch.num_rows
         for entries in keep(batch, ranges):
             if check is None:
                 yield builder.build(entries, file_slice.name_path)
@@ -204,11 +220,15 @@ class _FileLookup:
         times: Range,
         builder: BatchBuilder,
         check: MessageCheck | None,
+        counts: Counter[str],
     ) -> Iterator[pa.RecordBatch]:
         ranges = _ranges(self._query, times if check is None else EVERYTHING)
         if file_slice.start > 1 or file_slice.stop < file_slice.limit:
             ranges["position"] = Range(file_slice.start, file_slice.stop - 1)
-        for hits in keep(file.lookup(self._hashes, file_slice.limit), ranges):
+        found = file.lookup(self._hashes, file_slice.limit)
+        counts["slots"] += len(self._hashes)
+        counts["candidates"] += found.num_rows
+        for hits in keep(found, ranges):
             texts = {name: array.take(hits.column("query")) for name, array in self._texts.items()}
             if check is None:
                 yield builder.build(hits, file_slice.name_path, texts)
