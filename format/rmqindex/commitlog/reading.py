@@ -345,14 +345,15 @@ def boundaries_of(files: OpenFiles, file: LogFile, chunk_size: int) -> list[int]
 def _boundary(source: ByteSource, file: LogFile, known: int, target: int, stop: int) -> int | None:
     """Return the first frame at or behind a target, to which frames lead from well before it."""
     stop += file.entry_head  # of the record in the frame
+    if find_record(source, file, target + file.entry_head, stop) is None:
+        return None  # nor what looks like a record
     at: int | None = known
     found = None
     if target - known > _SEARCH:
         at = found = find_record(source, file, target - _SEARCH, stop)
     while at is not None and at < target:
         frames = frames_of(file)
-        behind_head = stop + file.entry_head
-        for records in walk(source, file, frames, at, behind_head, DEFAULT_MAX_RECORDS):
+        for records in walk(source, file, frames, at, stop, DEFAULT_MAX_RECORDS):
             starts = records.phy_offset - file.start - file.entry_head
             if starts[-1] >= target:
                 return int(starts[np.searchsorted(starts, target)])
