@@ -19,6 +19,7 @@ from pyspark_rmqindex.options.parse import (
     schema_options,
     scopes_of,
     stream_options,
+    wants_plan,
     wants_pushdown,
 )
 from pyspark_rmqindex.options.read import (
@@ -70,5 +71,6 @@ __all__ = [
     "system_zone",
     "task_range",
     "time_texts",
+    "wants_plan",
     "wants_pushdown",
 ]

@@ -169,8 +169,17 @@ _SET_BY_TABLE = frozenset({"path", "paths", "pushdown"})
 
 def wants_pushdown(raw: Mapping[str, str]) -> bool:
     """Return whether the options ask for pushdown, before any of them is checked."""
+    return _is_true(raw, "pushdown")
+
+
+def wants_plan(raw: Mapping[str, str]) -> bool:
+    """Return whether the options ask for the last plan alone, before any of them is checked."""
+    return _is_true(raw, "lastplan")
+
+
+def _is_true(raw: Mapping[str, str], option: str) -> bool:
     return any(
-        name.lower() == "pushdown" and text.strip().lower() == "true" for name, text in raw.items()
+        name.lower() == option and text.strip().lower() == "true" for name, text in raw.items()
     )
 
 

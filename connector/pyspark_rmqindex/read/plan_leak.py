@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark_rmqindex.log_lines import log_warning
-from pyspark_rmqindex.options import wants_pushdown
+from pyspark_rmqindex.options import wants_plan, wants_pushdown
 from pyspark_rmqindex.read.filters import MAX_PAIRS
 from pyspark_rmqindex.read.plan_log import state_directory
 from pyspark_rmqindex.read.refusals import Calls
@@ -118,7 +118,7 @@ def new_relation_state(options: Mapping[str, str]) -> str | None:
     """Create the state of a new ``table()`` where Spark keeps one plan for all its scans."""
     if plans_each_scan() or not (wants_pushdown(options) and is_of_table(options)):
         return None
-    return create_state()
+    return None if wants_plan(options) else create_state()
 
 
 def create_state() -> str:
@@ -126,6 +126,16 @@ def create_state() -> str:
     path = state_directory() / f"relation-{uuid.uuid4().hex}.json"
     write_own(path, json.dumps(to_json(_Kept(None, 0))).encode())
     return str(path)
+
+
+def drop_state(path: str | None) -> None:
+    """Delete the state of a relation whose engine plans each scan by itself, as Sail does.
+
+    Only the schema that it asks for tells it from Spark, and comes after the state.
+    """
+    if path is not None:
+        with contextlib.suppress(OSError):  # a small file that nothing reads
+            Path(path).unlink(missing_ok=True)
 
 
 class RelationState:

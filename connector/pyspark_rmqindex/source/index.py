@@ -77,7 +77,7 @@ class DefaultSource(DataSource):
         """Return the reader of the requested columns."""
         from pyspark_rmqindex.options import read_options
         from pyspark_rmqindex.read.filters import pass_distant_times
-        from pyspark_rmqindex.read.plan_leak import is_of_table, without_pushdown
+        from pyspark_rmqindex.read.plan_leak import drop_state, is_of_table, without_pushdown
         from pyspark_rmqindex.read.plan_leak_reader import SharedPlanReader
         from pyspark_rmqindex.read.reader import IndexReader, PushdownReader
         from pyspark_rmqindex.schema import (
@@ -114,6 +114,7 @@ class DefaultSource(DataSource):
         if is_spark:
             check_pushdown(schema, raw)
         if plans_each_scan() or not is_spark:
+            drop_state(self._relation_state)
             return PushdownReader(options, schema, raw)
         if not is_of_table(raw):
             return IndexReader(without_pushdown(options, raw), schema, raw)

@@ -174,3 +174,20 @@ def test_an_arrow_schema_is_columns_too():
     (batch, *_) = reader.read(reader.partitions()[0])
     assert batch.schema == asked
     assert pa.schema(made.schema()).field("store_timestamp").type == pa.timestamp("us", "UTC")
+
+
+@pytest.mark.spark_pushdown
+def test_a_table_leaves_no_record_of_its_queries_where_none_is_needed(tmp_path, monkeypatch):
+    """As on Sail, which plans each scan by itself; nor does the question for its last plan."""
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
+    options = {"path": STORE, "pushdown": "true", "keyColumns": "true", "relation": "one"}
+    made = DefaultSource(options)
+    asked = pa.schema([("position", pa.int32())])
+    for key, count in ((KEY, 11), ("BB", 15)):
+        reader = made.reader(asked)
+        reader.pushFilters(
+            [datasource.EqualTo(("topic",), TOPIC), datasource.EqualTo(("key",), key)]
+        )
+        assert rows_of(reader) == count
+    DefaultSource({**options, "lastPlan": "true"}).schema()
+    assert not list(tmp_path.rglob("relation-*"))
