@@ -60,7 +60,7 @@ nitpick_ignore_regex = [
             r"|AppendUndo|AppendRecord|HeaderMark|PointMessage|ResolvedPath|LogRange|KeySet|KeyMatches|_Member"
             r"|UndoableAppend|Staging|Progress|KeyScope|Rank|Block|T|CommitLog|SnapshotFile"
             r"|LogArgument|Time|R|UnagreedTail|Lister|SupportsArrow|Records|Member|MessageRun|HasRuns"
-            r"|StoreHold|HeaderMark|AbstractContextManager|ConsumerOffsets|MatchState)"
+            r"|StoreHold|HeaderMark|AbstractContextManager|ConsumerOffsets|MatchState|TransactionState)"
         ),
     ),
     ("py:class", r"re\.Pattern"),

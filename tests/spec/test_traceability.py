@@ -26,6 +26,11 @@ def test_every_erratum_has_a_vector_and_no_vector_names_another() -> None:
     assert named == set(spectext.errata())
 
 
+def test_links_of_requirements_name_their_file() -> None:
+    """The table of requirements, on another page, has them, too."""
+    assert [one.name for one in spectext.requirements() if "](#" in one.text] == []
+
+
 def test_the_generated_table_has_every_requirement() -> None:
     """One row each, in the order of the text."""
     rows = spectext.traceability_table().splitlines()[2:]
