@@ -8,7 +8,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-import yaml  # moto, which serves S3 to the tests, brings it
+import yaml
 from packaging.requirements import Requirement  # pytest brings it
 from packaging.utils import canonicalize_name
 

@@ -7,7 +7,7 @@ from importlib.metadata import distribution, version
 from pathlib import Path
 
 import pytest
-import yaml  # moto, which serves S3 to the tests, brings it
+import yaml
 from packaging.requirements import Requirement  # pytest brings it
 
 import pyspark_rmqcommitlog
