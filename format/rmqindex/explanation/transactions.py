@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from rmqindex.errors import RmqIndexError
 from rmqindex.layout.queue import HALF_TOPIC, OP_TOPIC
+from rmqindex.layout.record import TRANSACTION_COMMIT, TRANSACTION_MASK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,8 +31,6 @@ TransactionState = Literal["committed", "rolled_back"]
 
 # TransactionalMessageUtil.REMOVE_TAG, OFFSET_SEPARATOR.
 _REMOVE_TAG, _SEPARATOR = "d", ","
-# MessageSysFlag: the bits of a transaction, and a commit.
-_TRANSACTION_BITS, _COMMIT = 0x3 << 2, 0x2 << 2
 # What is read of a log at most: op messages behind a half message, and bytes up to its own one,
 # which a broker writes seconds behind the commit.
 _MOST_OPS = 200_000
@@ -134,7 +133,7 @@ def _committed(log: CommitLog, ends: Mapping[int, int]) -> dict[int, bool]:
                 break
             for batch in log.scan(start, end, ["prepared_transaction_offset", "sys_flag"]):
                 flags = batch["sys_flag"].to_numpy()
-                is_commit = (flags & _TRANSACTION_BITS) == _COMMIT
+                is_commit = (flags & TRANSACTION_MASK) == TRANSACTION_COMMIT
                 prepared = batch["prepared_transaction_offset"].to_numpy()
                 found.update(prepared[is_commit].tolist())
             read = end

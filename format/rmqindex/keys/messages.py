@@ -15,6 +15,7 @@ from rmqindex.keys.hashing import (
     index_key,
     index_key_hashes,
 )
+from rmqindex.layout.record import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,10 +29,6 @@ HASH_BITS = np.int64(32)
 
 # MessageConst.INDEX_TAG_TYPE, from RocketMQ 5.4.0 on.
 TAG_INDEX_TYPE = "T"
-
-# MessageSysFlag.java: bits 2 and 3 hold the transaction state; both set is a rollback.
-_TRANSACTION_MASK = 0x3 << 2
-_TRANSACTION_ROLLBACK = 0x3 << 2
 
 
 def tag_key(tags: str) -> str:
@@ -73,7 +70,7 @@ def message_keys(
         TypeError: A text that is none, or a ``sys_flag`` that is not an int.
     """
     text_of("topic", topic)
-    if (int_or_none("sys_flag", sys_flag) or 0) & _TRANSACTION_MASK == _TRANSACTION_ROLLBACK:
+    if (int_or_none("sys_flag", sys_flag) or 0) & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
         return []
     parts = [] if uniq_key is None else [text_of("uniq_key", uniq_key)]
     if isinstance(keys, str):
@@ -206,7 +203,7 @@ def is_rolled_back(sys_flags: pa.Array) -> NDArray[np.bool_]:
     if not pa.types.is_integer(sys_flags.type):
         raise TypeError(f"sys_flags: expected integers, got {sys_flags.type}")
     flags: NDArray[np.integer] = sys_flags.fill_null(0).to_numpy(zero_copy_only=False)
-    rollback: NDArray[np.bool_] = (flags & _TRANSACTION_MASK) == _TRANSACTION_ROLLBACK
+    rollback: NDArray[np.bool_] = (flags & TRANSACTION_MASK) == TRANSACTION_ROLLBACK
     return rollback
 
 

@@ -51,6 +51,10 @@ FILE_NAME_DIGITS = 20
 
 # MessageSysFlag.java.
 COMPRESSED_FLAG = 0x1
+# Of a transaction: none of the bits for a message outside of one, one of them for a half message.
+TRANSACTION_MASK = 0x3 << 2
+TRANSACTION_COMMIT = 0x2 << 2
+TRANSACTION_ROLLBACK = 0x3 << 2
 BORN_HOST_V6_FLAG = 0x1 << 4
 STORE_HOST_V6_FLAG = 0x1 << 5
 NEED_UNWRAP_FLAG = 0x1 << 6

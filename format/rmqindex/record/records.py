@@ -35,6 +35,8 @@ from rmqindex.layout.record import (
     STORE_HOST_V6_FLAG,
     STORE_TIMESTAMP_OFFSET,
     SYS_FLAG_OFFSET,
+    TRANSACTION_COMMIT,
+    TRANSACTION_MASK,
     V6_EXTRA,
 )
 
@@ -50,9 +52,6 @@ _INT8 = struct.Struct(">b")
 
 _V1_TOPIC_LENGTH_SIZE = 1
 _V2_TOPIC_LENGTH_SIZE = 2
-
-# MessageSysFlag.
-_TRANSACTION, _COMMITTED = 3 << 2, 2 << 2
 
 _CRC_PREFIX = PROPERTY_CRC32 + bytes([NAME_VALUE_SEPARATOR])
 
@@ -146,8 +145,8 @@ def gather(data: memoryview, positions: NDArray[np.int64], dtype: str) -> NDArra
 
 def have_places(records: Records) -> NDArray[np.bool_]:
     """Return which records have a place in a queue: not those of transactions that are open."""
-    kinds = records.sys_flag & _TRANSACTION
-    return np.asarray((kinds == 0) | (kinds == _COMMITTED), np.bool_)
+    kinds = records.sys_flag & TRANSACTION_MASK
+    return np.asarray((kinds == 0) | (kinds == TRANSACTION_COMMIT), np.bool_)
 
 
 def parse_records(
