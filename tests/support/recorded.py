@@ -6,6 +6,7 @@ from pathlib import Path
 
 __all__ = [
     "BROKER_VERSIONS",
+    "HEALTHY_STORES",
     "MESSAGE_KINDS",
     "ROCKETMQ_CLASSES",
     "STORE_FORMATS",
@@ -25,3 +26,11 @@ STORE_KINDS = _DATA / "store_kinds"
 BROKER_VERSIONS = _DATA / "broker_versions"
 #: Files of a store, whole and damaged, with what RocketMQ's classes said of each.
 STORE_FORMATS = _DATA / "store_formats"
+#: Undamaged stores of versions and kinds.
+HEALTHY_STORES = (
+    *(BROKER_VERSIONS / version / "store" for version in ("4.9.7", "5.3.3", "5.5.0")),
+    *(
+        STORE_KINDS / kind / "store"
+        for kind in ("plain", "dledger", "dledger_after_plain", "dledger_batches", "double_write")
+    ),
+)

@@ -10,19 +10,12 @@ import pytest
 import rmqindex
 from commitlog_encoder import Log, Message, properties_text
 from listings import after_listing
-from recorded import BROKER_VERSIONS, MESSAGE_KINDS, STORE_KINDS
+from recorded import HEALTHY_STORES, MESSAGE_KINDS, STORE_KINDS
 from rmqindex import CommitLog, CorruptCommitLogError, IncompleteLogWarning, MessageStore
 from rmqindex.commitlog import missing_parts
 
 SAMPLE = rmqindex.sample_store()
-HEALTHY = [
-    SAMPLE,
-    *(BROKER_VERSIONS / version / "store" for version in ("4.9.7", "5.3.3", "5.5.0")),
-    *(
-        STORE_KINDS / kind / "store"
-        for kind in ("plain", "dledger", "dledger_after_plain", "dledger_batches", "double_write")
-    ),
-]
+HEALTHY = [SAMPLE, *HEALTHY_STORES]
 
 
 @pytest.fixture

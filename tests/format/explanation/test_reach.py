@@ -14,7 +14,7 @@ import rmqindex
 from commitlog_encoder import Log, Message, properties_text
 from file_reads import counted_log_reads
 from permissions import mode_of
-from recorded import BROKER_VERSIONS, MESSAGE_KINDS, STORE_KINDS
+from recorded import HEALTHY_STORES, MESSAGE_KINDS, STORE_KINDS
 from rmqindex import (
     CommitLog,
     IncompleteIndexWarning,
@@ -29,15 +29,7 @@ from rmqindex.store import IndexSnapshot
 
 SAMPLE = rmqindex.sample_store()
 NAMES = sorted(path.name for path in (SAMPLE / "index").iterdir())
-HEALTHY = [
-    SAMPLE,
-    MESSAGE_KINDS / "store",
-    *(BROKER_VERSIONS / version / "store" for version in ("4.9.7", "5.3.3", "5.5.0")),
-    *(
-        STORE_KINDS / kind / "store"
-        for kind in ("plain", "dledger", "dledger_after_plain", "dledger_batches", "double_write")
-    ),
-]
+HEALTHY = [SAMPLE, MESSAGE_KINDS / "store", *HEALTHY_STORES]
 
 
 @pytest.fixture
