@@ -13,9 +13,10 @@ import oracle
 import spectext
 from rmqindex import Layout
 from rmqindex.indexfile.committed import TIERED_MAGICS
-from rmqindex.keys import hashing, messages
+from rmqindex.keys import hashing
 from rmqindex.layout import ENTRY_DTYPE, HEADER_DTYPE, SLOT_DTYPE
 from rmqindex.layout import index_file as layout_module
+from rmqindex.layout.record import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 from rmqindex.store import checkpoint as checkpoint_module
 
 if TYPE_CHECKING:
@@ -128,8 +129,8 @@ def test_the_hash_is_computed_with_the_constants_of_the_spec() -> None:
         row["Constant"]: row["Value"] for row in spectext.table("file-set.md", "build-constants")
     }
     assert built["KEY_SEPARATOR"] == f"one space (U+{ord(hashing.KEY_SEPARATOR):04X})"
-    assert int(built["TRANSACTION_MASK"]) == messages._TRANSACTION_MASK
-    assert int(built["TRANSACTION_ROLLBACK"]) == messages._TRANSACTION_ROLLBACK
+    assert int(built["TRANSACTION_MASK"]) == TRANSACTION_MASK
+    assert int(built["TRANSACTION_ROLLBACK"]) == TRANSACTION_ROLLBACK
 
 
 def test_the_files_of_another_format_are_told_by_the_bytes_in_the_spec() -> None:
