@@ -225,7 +225,12 @@ def rebuild_consume_queues(
             is_batch: old.file_size(asked, is_batch=is_batch)
             for is_batch, asked in ((False, file_size), (True, batch_file_size))
         }
-        damage = _Damage(log, on_malformed, mode, _without_light(log, root, replace=replace))
+        damage = _Damage(
+            log,
+            on_malformed,
+            mode,
+            _without_light(log, root, replace=replace, allow_loss=allow_loss),
+        )
         dispatcher = Dispatcher(
             levels, kinds, damage.refuse, multi_dispatch=multi_dispatch, leave_out=omitted
         )
@@ -426,8 +431,9 @@ def _file_size(name: str, size: int | None, dtype: np.dtype[Any]) -> int | None:
     return size
 
 
-def _without_light(log: CommitLog, root: Path, *, replace: bool) -> str:
-    options = ["--no-multi-dispatch", *(["--replace"] if replace else [])]
+def _without_light(log: CommitLog, root: Path, *, replace: bool, allow_loss: bool) -> str:
+    flags = {"--no-multi-dispatch": True, "--replace": replace, "--allow-loss": allow_loss}
+    options = [flag for flag, is_given in flags.items() if is_given]
     folder = log.files[0].path.parent if log.files else None
     if folder is None or folder.local is None or root in Path(folder.local).parents:
         return command_line("rebuild-queues", root, options=options)

@@ -632,9 +632,11 @@ class TestNumbers:
         """The message keeps its unit in the queue of its topic."""
         bad = Message(properties=properties_text(properties.items()), queue_offset=1)
         offsets = store_of(tmp_path, [Message(), bad])
-        command = rf"`rmqindex rebuild-queues {tmp_path} --no-multi-dispatch`"
-        with pytest.raises(CorruptCommitLogError, match=f"INNER_MULTI_QUEUE_OFFSET.*{command}"):
-            rebuild_consume_queues(tmp_path, tmp_path)
+        for options in ({}, {"replace": True}, {"replace": True, "allow_loss": True}):
+            flags = "".join(f" --{name.replace('_', '-')}" for name in options)
+            line = rf"`rmqindex rebuild-queues {tmp_path} --no-multi-dispatch{flags}`"
+            with pytest.raises(CorruptCommitLogError, match=f"INNER_MULTI_QUEUE_OFFSET.*{line}"):
+                rebuild_consume_queues(tmp_path, tmp_path, **options)
         told = []
         rebuild_consume_queues(tmp_path, tmp_path, mode="DROPMALFORMED", on_malformed=told.append)
         assert [error.byte for error in told] == [offsets[1]]

@@ -278,7 +278,9 @@ class Session:
                     self._add([Fault("dead end", "verify", what, about=judge.about)])
                     return
                 typed.add(more[0])
-                self.type(_with_geometry(more[0], self))
+                again = self.type(_with_geometry(more[0], self))
+                if "allow-loss" in again.text:
+                    return  # and so does this
 
     def _work(self, step: Step) -> Outcome:
         """Do in a process of its own what a user is to do."""

@@ -379,7 +379,7 @@ def _used_by_keys(outcome: Outcome, _: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _diff(place: Place, question: dict[str, Any]) -> list[str]:
-    copy = Path(place.aside) / "copy"
+    copy = Path(place.aside) / f"copy-{os.getpid()}"  # two may be asked at once
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(place.root, copy)
     return ["diff", place.root, str(copy), *_geometry(place, question), *_mode(question), "--json"]
