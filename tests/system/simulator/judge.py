@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 __all__ = ["Fault", "Judge", "blurred"]
 
 _LONG_MAX = 2**63 - 1
+_LONG_MIN = -_LONG_MAX - 1
+#: The years 1 to 9999, ms.
+_SHOWN_TIMES = range(-62_135_596_800_000, 253_402_300_800_000)
 #: What an entry's time is counted in, ms.
 _SECOND = 1000
 _MOST_SHOWN = 6
@@ -397,7 +400,11 @@ class Judge:
             may += Counter(row for row in outcome.rows if self._is_of_log(row))
         elif question.get("salvage"):
             may += Counter(self._uncounted(outcome))
-        return self._compare(outcome, outcome.rows, sure, may.elements())
+        # No timestamp shows the times that follow from a record's, which may be damaged.
+        rows = set(outcome.rows)
+        return self._compare(
+            outcome, outcome.rows, _as_shown(sure, rows), _as_shown(may.elements(), rows)
+        )
 
     def _uncounted(self, outcome: Outcome) -> Iterator[Any]:
         """Yield the entries behind a file's counted ones: a killed broker put one there."""
@@ -625,7 +632,8 @@ class Judge:
 
     def _asked_broker(self, question: dict[str, Any], text: str, most: int) -> list[int] | None:
         geometry = (self.truth.hash_slot_num, self.truth.index_num)
-        return broker_answer(self.root, *geometry, text, most, *_bounds(question, "begin", "end"))
+        begin, end = _bounds(question, "begin", "end")
+        return broker_answer(self.root, *geometry, text, most, max(begin, 0), end)
 
     def _findings(self, outcome: Outcome) -> list[str]:
         told = worst = [row for row in outcome.rows if row["severity"] != "info"]
@@ -918,7 +926,15 @@ def _is_log(file: str) -> bool:
 
 def _bounds(question: dict[str, Any], first: str, last: str) -> tuple[int, int]:
     begin, end = question.get(first), question.get(last)
-    return 0 if begin is None else begin, _LONG_MAX if end is None else end
+    return _LONG_MIN if begin is None else begin, _LONG_MAX if end is None else end
+
+
+def _as_shown(entries: Iterable[Any], rows: set[Any]) -> list[Any]:
+    """Leave out the times that no timestamp can be, where a row has none."""
+    return [
+        (*one[:4], None) if (*one[:4], None) in rows and one[4] not in _SHOWN_TIMES else one
+        for one in entries
+    ]
 
 
 def is_reversed(question: dict[str, Any]) -> bool:
