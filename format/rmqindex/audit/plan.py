@@ -241,7 +241,7 @@ def _listed_files(log: CommitLog, broker: BrokerState) -> tuple[LogFile, ...]:
     """Return the files of a log, which has the messages of all entries that were counted."""
     if broker is not BrokerState.RUNNING:
         return marked_files(log)
-    with CommitLog(files_since(log.files)) as now:
+    with CommitLog(files_since(log.files, log.folders)) as now:
         return marked_files(now)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from rmqindex.audit.audited import shown_layout, whole_entries
 from rmqindex.audit.extent import broker_of
-from rmqindex.commitlog.files import find_files
+from rmqindex.commitlog.files import OpenFiles
 from rmqindex.errors import RmqIndexError
 from rmqindex.indexfile.committed import header_of, open_index_source, read_header
 from rmqindex.indexfile.fingerprint import FINAL_FIELDS, SAMPLED_ENTRY_BYTES
@@ -225,13 +225,18 @@ class AuditUnit:
         return self.broker is BrokerState.RUNNING
 
 
-def files_since(files: Sequence[LogFile]) -> tuple[LogFile, ...]:
-    """Return the files of a log without those that have expired since, and with newer ones."""
+def files_since(files: Sequence[LogFile], folders: Sequence[Location]) -> tuple[LogFile, ...]:
+    """Return the files of a log without those that have expired since, and with newer ones.
+
+    They are looked for in the log's folders, for files chosen by name in theirs.
+    """
     remaining = _without_expired(files)
-    if not files:
+    places = [*folders] or list(dict.fromkeys(file.path.parent for file in files))
+    if not places:
         return remaining
-    listed = find_files(list(dict.fromkeys(file.path.parent for file in files)))
-    return (*remaining, *(file for file in listed if file.start >= files[-1].stop))
+    end = files[-1].stop if files else 0
+    listed = OpenFiles(tuple(files), places).found_again().files
+    return (*remaining, *(file for file in listed if file.start >= end))
 
 
 def live_unit(unit: StoreUnit | AuditUnit) -> StoreUnit | AuditUnit | None:
@@ -246,7 +251,7 @@ def live_unit(unit: StoreUnit | AuditUnit) -> StoreUnit | AuditUnit | None:
     if log_files is not None:
         log_files = _without_expired(log_files)
         if not unit.is_live:
-            log_files = files_since(log_files)
+            log_files = files_since(log_files, unit.log_folders)
     if isinstance(unit, StoreUnit):
         members = _without_expired(unit.members)
         return replace(unit, members=members, log_files=log_files, broker=BrokerState.RUNNING)
