@@ -24,7 +24,7 @@ from .model.reading import assign
 from .model.truth import Truth
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
     from pathlib import Path
 
     from .model.truth import Damage
@@ -98,8 +98,8 @@ class World:
         """Take a whole step at once."""
         run(self.step(step))
 
-    def adopt(self) -> None:
-        """Take the files as they are for the truth, after others have rightly changed them.
+    def adopt(self, changed: Collection[str] = ()) -> None:
+        """Take the files as they are for the truth, after others have rightly changed some.
 
         A damaged file that was changed or replaced is damaged no longer, nor is one that was lost
         whose entries are in another file again. A checkpoint is, while a damaged field is there.
@@ -107,6 +107,7 @@ class World:
         if self.visited:
             self._read_copy()
             return
+        self.broker.forget(changed)
         self.broker.refresh()
         self._damages = [
             one

@@ -192,7 +192,7 @@ class Session:
                 if outcome.status != KILLED
                 for fault in judge_writes(self.world, argv, outcome, before, after)
             )
-            self.world.adopt()
+            self.world.adopt(before.changed(after))
         between = blurred(was, self.world.truth)
         between.maybe |= passing
         truths = [was, self.world.truth, between]
@@ -237,7 +237,7 @@ class Session:
             faults.append(Fault("unlocked", step["what"], what))
         self._add(replace(fault, about=about) for fault in faults)
         if before != after:
-            self.world.adopt()
+            self.world.adopt(before.changed(after))
         self.last = outcome
 
     def _repair(self) -> None:
@@ -343,7 +343,7 @@ class Session:
                 for rule, what in judge_export(self.world, argv, folder)
             )
         if before != after:
-            self.world.adopt()
+            self.world.adopt(before.changed(after))
         self.last = outcome
         return outcome
 

@@ -78,6 +78,10 @@ class Files:
         entries = Counter({row: n for row, n in self.entries.items() if row not in left})
         return replace(self, entries=entries)
 
+    def changed(self, after: Files) -> set[str]:
+        """Return the names of the files that are others, or gone, or new."""
+        return {name for name, _ in self.digests.items() ^ after.digests.items()}
+
     @classmethod
     def of(cls, world: World) -> Files:
         """Read a store."""

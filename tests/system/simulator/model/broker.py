@@ -30,7 +30,7 @@ from .reading import (
 from .truth import Entry, Message, Truth, Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Collection, Generator, Iterator
     from pathlib import Path
 
 #: ``messageDelayLevel``, ms.
@@ -705,6 +705,11 @@ class ModelBroker:
     def _leave(self) -> None:
         self.truth.running = False
         self.disk.close()
+
+    def forget(self, changed: Collection[str]) -> None:
+        """Forget what it made the entries of files of that others have written."""
+        names = {path.removeprefix("index/") for path in changed}
+        self.made = {key: text for key, text in self.made.items() if key[0] not in names}
 
     def refresh(self) -> None:
         """Read the truth anew from the disk."""
