@@ -25,7 +25,7 @@ from .model.disk import Disk
 from .model.truth import Entry, Message, Unit
 from .questions import question_of
 from .schedule import KILLED, together
-from .users import READERS, STREAMS, Outcome, Place, ask, run, write, write_meanwhile
+from .users import READERS, STREAMS, Outcome, Place, ask, let_go, run, write, write_meanwhile
 from .writes import (
     Files,
     judge_export,
@@ -105,6 +105,7 @@ class Session:
 
     def __init__(self, folder: Path, script: Script) -> None:
         """Begin with an empty folder."""
+        let_go()
         self.folder = folder
         self.world = World(folder, script.config)
         self.report = Report(Script(script.seed, script.config, []))

@@ -13,13 +13,23 @@ from .commands import COMMANDS, run
 from .holding import write_meanwhile
 from .outcome import Outcome, Place
 from .spark import SOURCES, STREAMS
-from .store import METHODS
+from .store import METHODS, let_go
 from .writing import write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["READERS", "STREAMS", "Outcome", "Place", "ask", "run", "write", "write_meanwhile"]
+__all__ = [
+    "READERS",
+    "STREAMS",
+    "Outcome",
+    "Place",
+    "ask",
+    "let_go",
+    "run",
+    "write",
+    "write_meanwhile",
+]
 
 #: Everyone who reads.
 READERS: dict[str, Callable[[Place, dict[str, Any], str], Outcome]] = {

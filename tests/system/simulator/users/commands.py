@@ -382,13 +382,9 @@ def _used_by_keys(outcome: Outcome, _: dict[str, Any]) -> list[dict[str, Any]]:
 def _diff(place: Place, question: dict[str, Any]) -> list[str]:
     copy = Path(place.aside) / f"copy-{os.getpid()}"  # two may be asked at once
     shutil.rmtree(copy, ignore_errors=True)
-    shutil.copytree(place.root, copy, copy_function=_copy_file)
+    with contextlib.suppress(shutil.Error, FileNotFoundError):  # what a broker removes meanwhile
+        shutil.copytree(place.root, copy)
     return ["diff", place.root, str(copy), *_geometry(place, question), *_mode(question), "--json"]
-
-
-def _copy_file(source: str, target: str) -> None:
-    with contextlib.suppress(FileNotFoundError):  # removed by a broker meanwhile
-        shutil.copy2(source, target)
 
 
 def _parts(outcome: Outcome, _: dict[str, Any]) -> list[dict[str, Any]]:

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
     from .outcome import Place
 
-__all__ = ["METHODS", "millis", "notes_of"]
+__all__ = ["METHODS", "let_go", "millis", "notes_of"]
+
+#: What was asked once is asked again, as by a program that runs for days beside the broker.
+_HELD: dict[tuple[Any, ...], Any] = {}
 
 
 def rows_of(table: pa.Table | pa.RecordBatch) -> list[dict[str, Any]]:
@@ -47,11 +50,20 @@ def notes_of(schema: pa.Schema) -> list[str]:
 def _store(place: Place, question: dict[str, Any], **more: Any) -> Any:
     from rmqindex import Layout, MessageStore
 
-    layout = Layout(*place.layout) if question.get("geometry") and place.layout else None
+    layout = place.layout if question.get("geometry") else None
     mode = question.get("mode", "FAILFAST")
-    return MessageStore(
-        question.get("path", place.root), layout=layout, mode=mode, time_zone="UTC", **more
-    )
+    asked = (question.get("path", place.root), layout, mode, *sorted(more.items()))
+    store = _HELD.get(asked)
+    if store is None:
+        path, given = asked[0], Layout(*layout) if layout else None
+        store = MessageStore(path, layout=given, mode=mode, time_zone="UTC", **more)
+        _HELD[asked] = store
+    return store
+
+
+def let_go() -> None:
+    """Forget the stores that were asked: another history begins."""
+    _HELD.clear()
 
 
 def _named(question: dict[str, Any], **names: str) -> dict[str, Any]:
