@@ -75,7 +75,7 @@ class TestVerify:
             file.write(bytes(800))
         code, out, _ = run("verify", store)
         document = json.loads(run("verify", store, "--json")[1])
-        rebuild = f"Stop the broker and run `rmqindex rebuild {store} --replace`."
+        rebuild = f"Run `rmqindex rebuild {store} --replace`."
         assert code == 1
         assert document["counts"]["error"] > 100
         assert len(out.splitlines()) < 80

@@ -103,9 +103,7 @@ def test_a_damaged_end_of_the_newest_file_is_no_damage_of_the_log(run, store, fi
     _, out, _ = run("verify", store, "--json")
     errors = [each for each in json.loads(out)["findings"] if each["severity"] == "error"]
     assert {each["rule"] for each in errors} == {"end_phy_offset"}
-    assert {each["remedy"] for each in errors} == {
-        f"Stop the broker and run `rmqindex rebuild {store} --replace`."
-    }
+    assert {each["remedy"] for each in errors} == {f"Run `rmqindex rebuild {store} --replace`."}
     assert run("usage", store)[0] == 0
     assert run("rebuild", store, "--replace")[0] == 0
     assert run("verify", store)[0] == 0

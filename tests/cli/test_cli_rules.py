@@ -450,7 +450,7 @@ def test_the_remedy_of_a_lost_index_waits_for_the_log_where_that_is_damaged(run,
     assert code == 1, err
     remedies = {each["rule"]: each["remedy"] for each in json.loads(out)["findings"]}
     assert remedies["log_damaged"].startswith("Restore the CommitLog from")
-    assert remedies["index_missing"].startswith("Restore the CommitLog first; then stop")
+    assert remedies["index_missing"].startswith("Restore the CommitLog first; then run")
     MEND_HOLE(place)
     for command in commands(remedies["index_missing"]):
         code, _, err = run(*command)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["can_start", "running_broker"]
+__all__ = ["can_start", "running_broker", "where_none_runs"]
 
 # As DefaultMessageStore.start: RandomAccessFile(lock, "rw").getChannel().tryLock(0, 1, false).
 _START = """
@@ -36,6 +36,11 @@ def _start(store: Path, start: int, length: int) -> tuple[subprocess.Popen[str],
     )
     assert process.stdout is not None
     return process, process.stdout.readline().strip()
+
+
+def where_none_runs(remedy: str) -> str:
+    """Return what the remedy of a rule says about a store on which no broker runs."""
+    return remedy.replace("stop the broker and ", "").replace("Stop the broker and r", "R")
 
 
 def can_start(store: Path) -> bool:

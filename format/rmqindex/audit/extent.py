@@ -59,6 +59,12 @@ def broker_of(directory: Location) -> BrokerState:
     return BrokerState.RUNNING if state.may_run or lock.writer is not None else state
 
 
+def may_have_broker(directory: Location) -> bool:
+    """Return whether a broker runs on an index's store, as far as anybody can tell."""
+    is_of_store = directory.absolute.name == INDEX_FOLDER
+    return is_of_store and BrokerLock.around(directory).state.may_run
+
+
 def _end_rule(seconds: int, broker: BrokerState) -> str:
     """Return the rule for messages without entries, so many seconds older than the newest."""
     if seconds > LONGEST_LAG or broker in (BrokerState.CRASHED, BrokerState.STOPPED):

@@ -17,11 +17,17 @@ from rmqindex.audit.extent import (
     audit_remains,
     broker_of,
     log_start,
+    may_have_broker,
 )
 from rmqindex.audit.file import audit_file
 from rmqindex.audit.findings import Findings, place_of
 from rmqindex.audit.log import audit_coverage, audit_entries
-from rmqindex.audit.remedies import FINDING_SCHEMA, with_agreeing_remedies, with_one_end
+from rmqindex.audit.remedies import (
+    FINDING_SCHEMA,
+    with_agreeing_remedies,
+    with_broker_stopped,
+    with_one_end,
+)
 from rmqindex.audit.store import (
     audit_barrier,
     audit_files,
@@ -150,7 +156,9 @@ def whole_audit(
     findings = findings.take(pa.array(sorted(first.values()), pa.int64()))
     if log is not None:
         findings = with_one_end(findings, log)
-    return with_agreeing_remedies(findings, has_log=log is not None)
+    findings = with_agreeing_remedies(findings, has_log=log is not None)
+    may_run = may_have_broker(Store.open(path, needs_index=False).index)
+    return with_broker_stopped(findings, may_run=may_run)
 
 
 def _millis(since: int | datetime | timedelta | None) -> int | None:
@@ -259,7 +267,7 @@ def _run_audits(
         if log is not None and files is not None and files != log.files:
             log = stack.enter_context(CommitLog(files, folders=log.folders))
         for unit in units:
-            yield run_audit(unit, max_findings, log)
+            yield _run_unit(unit, max_findings, log)
 
 
 def _run_queue_audit(
@@ -340,7 +348,7 @@ def _store_index(path: PathLike) -> Location | None:
 def run_audit(
     unit: StoreUnit | AuditUnit, max_findings: int = _DEFAULT_LIMIT, log: CommitLog | None = None
 ) -> pa.RecordBatch:
-    """Run one part of an audit.
+    """Run one part of an audit by itself.
 
     Args:
         unit: The part.
@@ -353,6 +361,14 @@ def run_audit(
     Raises:
         FileChangedError: A file is no longer the planned one.
     """
+    findings = _run_unit(unit, max_findings, log)
+    return with_broker_stopped(findings, may_run=may_have_broker(unit.index))
+
+
+def _run_unit(
+    unit: StoreUnit | AuditUnit, max_findings: int, log: CommitLog | None
+) -> pa.RecordBatch:
+    """Return the findings of one part, with the remedies of their rules."""
     while True:
         findings = Findings(max_findings)
         try:

@@ -6,9 +6,9 @@ from rmqindex.audit.remedies import BEYOND_LOG, QUEUES, WHOLE_LOG, AuditRule
 from rmqindex.layout.queue import DEFAULT_BATCH_FILE_SIZE, DEFAULT_FILE_SIZE
 
 _DAMAGED_MESSAGE = (
-    "Keep a copy of the CommitLog; `rmqindex rebuild-queues STORE --replace --mode DROPMALFORMED` "
-    "makes queues of all other messages. Nothing clears this finding as long as the log has the "
-    "message."
+    "Keep a copy of the CommitLog; stop the broker and run `rmqindex rebuild-queues STORE "
+    "--replace --mode DROPMALFORMED`, which makes queues of all other messages. Nothing clears "
+    "this finding as long as the log has the message."
 )
 _TOPICS = (
     "Restore `config/topics.json`, in which the topic has the attribute queue.type=BatchCQ; then "
@@ -131,9 +131,9 @@ QUEUE_RULES: tuple[AuditRule, ...] = (
         "error",
         "Messages have queue offsets that older messages of their queue have: a queue has room for "
         "one of them, and no consumer gets the other.",
-        "`rmqindex rebuild-queues STORE --replace --allow-loss`, with the broker stopped, makes "
-        "queues of the older ones, as a broker does. Nothing clears this finding as long as the "
-        "log has both.",
+        "Stop the broker and run `rmqindex rebuild-queues STORE --replace --allow-loss`, which "
+        "makes queues of the older ones, as a broker does. Nothing clears this finding as long as "
+        "the log has both.",
     ),
     AuditRule(
         "property_number",

@@ -9,7 +9,7 @@ import re
 import shlex
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import pyarrow as pa
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from rmqindex.explanation.commands import Commands
 
 Severity = Literal["error", "warning", "info"]
+T = TypeVar("T", pa.Table, pa.RecordBatch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,9 @@ _KEEPING = re.compile(f"(?P<command>{_REPLACE}(?:(?!--allow-loss)[^`])*)`")
 # Rules that say what leads behind the log's end, and how to go on without what it has lost.
 _LEAD_BEHIND = {"stop_barrier", "entry_beyond_log", "queue_beyond_log"}
 _CONDITION = re.compile(f"(?P<first>[Ii]){WHOLE_LOG[1:]}(?P<then>.)")
+# How a rule says that what it advises needs a store without a broker.
+_STOP = re.compile("(?P<first>[Ss])top the broker and (?P<then>.)")
+_RUN_REBUILD = re.compile(f"(?P<run>[Rr]un) {_REBUILD}")
 _OPTION = re.compile(r" --[a-z-]+(?: [^- ]\S*)?")
 _LAYOUT_OPTION = "--max-hash-slot-num"
 # In a rule's remedy: a command with what stands for the user's own store or file, or a call.
@@ -114,7 +118,7 @@ def with_one_rebuild(rules: Sequence[AuditRule], values: Mapping[str, str]) -> l
                 options[f" {name} {values[name]}" if name in values else option] = None
     rebuild = f"{_QUEUES}{''.join(options)}`"
     names = {rule.name for rule in rules}
-    first = "restore `config/topics.json`, " if "topic_kind" in names else ""
+    first = "restore `config/topics.json`, then " if "topic_kind" in names else ""
     united = []
     for rule in rules:
         text = rule.remedy
@@ -162,16 +166,33 @@ def with_agreeing_remedies(findings: pa.Table, *, has_log: bool) -> pa.Table:
 
     def settled(condition: re.Match[str]) -> str:
         """Return what stands in place of the condition that the log is whole, which is known."""
-        is_start = condition["first"].isupper()
         if needs_log:
-            first = "Restore" if is_start else "restore"
-            return f"{first} the CommitLog first; then {condition['then']}"
-        return condition["then"].upper() if is_start else condition["then"]
+            first = _as_first("r", condition["first"])
+            return f"{first}estore the CommitLog first; then {condition['then']}"
+        return _as_first(condition["then"], condition["first"])
 
     column = pa.array(map(agreed, remedies), pa.string())
     return findings.set_column(
         FINDING_SCHEMA.get_field_index("remedy"), FINDING_SCHEMA.field("remedy"), column
     )
+
+
+def with_broker_stopped(findings: T, *, may_run: bool) -> T:
+    """Return findings whose remedies say to stop the broker only if one may run."""
+    if may_run:
+        return findings
+
+    def shortened(remedy: str) -> str:
+        return _STOP.sub(lambda at: _as_first(at["then"], at["first"]), remedy)
+
+    place = FINDING_SCHEMA.get_field_index("remedy")
+    column = pa.array(map(shortened, findings["remedy"].to_pylist()), pa.string())
+    return findings.set_column(place, FINDING_SCHEMA.field(place), column)
+
+
+def _as_first(letter: str, replaced: str) -> str:
+    """Return a letter as it stands where another one stood: as the first of a sentence, or not."""
+    return letter.upper() if replaced.isupper() else letter
 
 
 def with_one_end(findings: pa.Table, log: CommitLog) -> pa.Table:
@@ -231,7 +252,7 @@ def _typed(remedy: str, file: str, commands: Commands, *, needs_numbers: bool) -
 
     if needs_numbers and "broker.conf" not in remedy:
         numbers = "with the numbers of broker.conf if it has others"
-        remedy = remedy.replace(f"run {_REBUILD}", f"run, {numbers}, {_REBUILD}")
+        remedy = _RUN_REBUILD.sub(rf"\g<run>, {numbers}, {_REBUILD}", remedy)
     return _TYPED.sub(typed, remedy)
 
 

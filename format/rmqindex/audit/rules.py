@@ -32,8 +32,9 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
         "unreadable",
         "error",
         "The file cannot be opened or is of another kind.",
-        "Make the file readable, or move what is no IndexFile out of the directory; a lost file "
-        "comes back with `rmqindex rebuild STORE --replace`, if the CommitLog is whole.",
+        "Make the file readable, or move what is no IndexFile out of the directory; for a lost "
+        f"file, {WHOLE_LOG[0].lower()}{WHOLE_LOG[1:]}stop the broker and run "
+        "`rmqindex rebuild STORE --replace`.",
     ),
     AuditRule(
         "header_size",
@@ -46,9 +47,9 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
         "geometry",
         "error",
         "No geometry, or more than one, fits the file.",
-        f"{WHOLE_LOG}run, with the numbers of broker.conf if it has others, `rmqindex "
-        f"rebuild STORE --replace --max-hash-slot-num {DEFAULT_HASH_SLOT_NUM} --max-index-num "
-        f"{DEFAULT_INDEX_NUM}`.",
+        f"{WHOLE_LOG}stop the broker and run, with the numbers of broker.conf if it has others, "
+        f"`rmqindex rebuild STORE --replace --max-hash-slot-num {DEFAULT_HASH_SLOT_NUM} "
+        f"--max-index-num {DEFAULT_INDEX_NUM}`.",
     ),
     AuditRule("file_size", "error", "The file is shorter than its geometry.", _SALVAGE),
     AuditRule(SURPLUS, "info", "Bytes follow the last entry place; no reader uses them.", _NOTHING),
@@ -274,16 +275,16 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
         "checkpoint_size",
         "warning",
         "The checkpoint is shorter than its fields.",
-        f"{WHOLE_LOG}`rmqindex rebuild STORE --resume`, with the broker stopped, writes it anew, "
-        "and so does `rmqindex.cover_index(STORE)` in Python.",
+        f"{WHOLE_LOG}stop the broker and run `rmqindex rebuild STORE --resume`, which writes it "
+        "anew, or call `rmqindex.cover_index(STORE)` in Python.",
     ),
     AuditRule(
         "checkpoint_behind",
         "warning",
         "A file that is not the last one ends after the checkpoint's index_msg_timestamp: if the "
         "broker is killed after its next start, it deletes the file.",
-        f"{WHOLE_LOG}run `rmqindex rebuild STORE --resume` with the broker stopped, which raises "
-        "it, or call `rmqindex.cover_index(STORE)` in Python.",
+        f"{WHOLE_LOG}stop the broker and run `rmqindex rebuild STORE --resume`, which raises it, "
+        "or call `rmqindex.cover_index(STORE)` in Python.",
     ),
     AuditRule(
         "checkpoint_ahead",
@@ -297,7 +298,7 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
         "lock_held",
         "info",
         "A broker runs, or rmqindex writes. What was added since the audit began is not judged.",
-        "Nothing. Stop the broker before a repair.",
+        "Nothing; a repair is refused until that process has ended.",
     ),
     # Against the CommitLog.
     AuditRule("log_unreadable", "error", "The CommitLog cannot be read.", RESTORE_LOG),

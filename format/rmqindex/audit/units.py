@@ -177,6 +177,11 @@ class StoreUnit:
         return self.directory
 
     @property
+    def index(self) -> Location:
+        """The index directory."""
+        return self.directory
+
+    @property
     def is_live(self) -> bool:
         """Whether a broker is writing."""
         return self.broker is BrokerState.RUNNING
@@ -220,6 +225,11 @@ class AuditUnit:
         return self.path
 
     @property
+    def index(self) -> Location:
+        """The index directory."""
+        return self.path.parent
+
+    @property
     def is_live(self) -> bool:
         """Whether a broker is writing."""
         return self.broker is BrokerState.RUNNING
@@ -244,7 +254,7 @@ def live_unit(unit: StoreUnit | AuditUnit) -> StoreUnit | AuditUnit | None:
 
     None where its own file has expired.
     """
-    directory = unit.directory if isinstance(unit, StoreUnit) else unit.path.parent
+    directory = unit.index
     if not (unit.is_live or broker_of(directory) is BrokerState.RUNNING or _has_grown(unit)):
         return unit
     log_files = unit.log_files

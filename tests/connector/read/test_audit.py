@@ -9,6 +9,7 @@ from pyspark.sql.types import LongType, StringType, StructType
 
 import rmqindex
 from engines import RECORDED_STORES
+from other_broker import running_broker, where_none_runs
 from pyspark_rmqindex.options import read_options
 from pyspark_rmqindex.read.audit import AuditReader
 from recorded import STORE_KINDS
@@ -49,7 +50,7 @@ def by_verify(path):
 
 def with_own_remedies(findings):
     """Return findings with the remedies of their rules: a task knows no others to agree with."""
-    remedies = {rule.name: rule.remedy for rule in rmqindex.AUDIT_RULES}
+    remedies = {rule.name: where_none_runs(rule.remedy) for rule in rmqindex.AUDIT_RULES}
     return [{**finding, "remedy": remedies[finding["rule"]]} for finding in findings]
 
 
@@ -110,6 +111,16 @@ def test_tasks_find_in_a_damaged_store_what_verify_finds(name, damage, tmp_path)
     found = by_tasks(store)
     assert found
     assert Counter(map(str, found)) == Counter(map(str, by_verify(store)))
+
+
+def test_a_task_says_to_stop_the_broker_that_runs(store):
+    """And names no broker where none does."""
+    with running_broker(store):
+        live = {row["remedy"] for row in by_tasks(store) if row["rule"] == "slot_newest"}
+    (remedy,) = live
+    assert "stop the broker and run" in remedy
+    stopped = {row["remedy"] for row in by_tasks(store) if row["rule"] == "slot_newest"}
+    assert stopped == {where_none_runs(remedy)} != live
 
 
 @pytest.fixture

@@ -461,7 +461,7 @@ class TestKinds:
             for row in verify(tmp_path, "auto").to_pylist()
             if row["rule"] == "queue_kind"
         )
-        assert ". Restore `config/topics.json`, stop the broker and run" in remedy
+        assert ". Restore `config/topics.json`, then run" in remedy
 
 
 def test_a_number_at_which_a_broker_stops_is_an_error(tmp_path):
