@@ -51,7 +51,6 @@ EXCEPTIONS = {
         {
             "rmqindex.indexfile.committed",
             "rmqindex.keys.hashing",
-            "rmqindex.keys.messages",
             "rmqindex.store.checkpoint",
         },
         "numbers that the spec has",
