@@ -53,6 +53,7 @@ def test_the_command_asks_the_same_question(run):
         ("TopicTest", "ORDER-49", "11 of TopicTest#order-49"),
         ("TOPICTEST ", " Order-49", "11 of TopicTest#order-49"),
         ("order-49", "TopicTest", "11 of TopicTest#order-49"),
+        ("order-49", "topictest", "11 of TopicTest#order-49"),
         ("TopicTes", "order-49", None),
         ("TopicTest", "rder-49", None),
     ],

@@ -390,6 +390,7 @@ EXPLAINED = {
     ("rebuild", "rebuild --replace"): Asked("oldest lost", "TopicTest", "order-49"),
     ("verify", "verify"): Asked("cut", "TopicTest", "order-49"),
     ("search_all", "explain --search-log all"): Asked(None, "TopicTest", "nobody"),
+    ("explain", "explain"): Asked(None, "TopicTes", "nobody"),
     ("lookup", "lookup"): Asked(None, "TopicTest", "uniq_key"),
     ("cat", "cat"): Asked(None, "TopicTest", "msg_id"),
     ("of_store", "rebuild-queues --replace"): Asked("queues lost", "TopicTest", "order-49"),

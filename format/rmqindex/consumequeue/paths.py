@@ -172,17 +172,16 @@ def unknown_topics(path: str, asked: Sequence[str]) -> list[tuple[str, str | Non
         topics = queue_topics(path) if asked else []
     except (RmqIndexError, OSError):
         return []
-    likely = {topic.strip().casefold(): topic for topic in topics}
-    return [
-        (each, likely.get(each.strip().casefold()) or _nearest(each, topics))
-        for each in asked
-        if topics and each not in topics
-    ]
+    return [(each, nearest_topic(each, topics)) for each in asked if topics and each not in topics]
 
 
-def _nearest(topic: str, topics: Sequence[str]) -> str | None:
+def nearest_topic(topic: str, topics: Sequence[str]) -> str | None:
+    """Return the topic that may be meant by another: equal but for case or blanks, else like it."""
     from difflib import get_close_matches  # noqa: PLC0415  (few need it)
 
+    likely = {each.strip().casefold(): each for each in topics}
+    if (same := likely.get(topic.strip().casefold())) is not None:
+        return same
     return next(iter(get_close_matches(topic, topics, 1, _LIKENESS)), None)
 
 

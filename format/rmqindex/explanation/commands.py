@@ -91,6 +91,10 @@ class Commands:
         """Return the command that prints a message."""
         return None if self.log is None else command_line("cat", self.log, str(phy_offset))
 
+    def explain(self, topic: str, key: str) -> str:
+        """Return the command that explains another question."""
+        return self._of_given("explain", topic, key)
+
     def search_all(self, topic: str, key: str) -> str:
         """Return the command that searches the whole log for a key."""
         return self._of_given("explain", topic, key, options=("--search-log", "all"))

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rmqindex.errors import counted
-from rmqindex.explanation.index_search import topic_code
 from rmqindex.explanation.result import EXPLAIN_REASONS, OF_OTHERS, Reason, entries_text, outside
+from rmqindex.explanation.topics import topic_reasons
 from rmqindex.explanation.wording import listed, ranges
 from rmqindex.keys.hashing import index_key
 from rmqindex.keys.messages import tag_key
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 _DAY = 24 * 3_600_000
 # MQAdminImpl of clients from 5.0 on.
 _CLIENT_WINDOW = 3 * _DAY
-# The likeliest mistake first; the topics in which a broker keeps messages of others in between.
-_ORDER = {"topic_spelling": 0, "other_topic": 2}
 _ENTRY_NOUN = ("entry", "entries")
 # How a text may fit the key without being it.
 _LIKE: tuple[Fit, ...] = ("tag", "several", "spelling")
@@ -58,6 +56,8 @@ class Evidence:
         others: Other topics with the key.
         indexed_topics: Those of them of which the index has entries.
         variants: Other forms of the key with entries under the topic.
+        swapped: Those of the topic as a key and the key as a topic, if there are any.
+        topic_names: The topics that the store has; empty where nothing tells.
         topics_known: Whether the store's other topics are known.
         is_covered: Whether each message is in the reach of the index or was searched.
         broker: Whether a broker runs on the store, crashed or stopped.
@@ -82,6 +82,8 @@ class Evidence:
     others: tuple[OtherTopic, ...]
     indexed_topics: frozenset[str]
     variants: Sequence[PairOffsets]
+    swapped: Sequence[PairOffsets]
+    topic_names: Sequence[str]
     topics_known: bool
     is_covered: bool
     broker: BrokerState
@@ -102,6 +104,11 @@ class Evidence:
         """Those of them that may be the key's own."""
         return [hit for hit in self.entries if hit.reason not in OF_OTHERS]
 
+    def own_messages(self, fit: Fit) -> list[LogMessage]:
+        """Return the messages of the topic that the log has with a text that fits the key so."""
+        found = self.search.messages(fit) if self.search is not None else ()
+        return [message for message in found if message.topic == self.topic]
+
 
 def diagnose(evidence: Evidence, commands: Commands, times: Times) -> tuple[Reason, ...]:
     """Return every reason that the evidence shows."""
@@ -112,7 +119,7 @@ def diagnose(evidence: Evidence, commands: Commands, times: Times) -> tuple[Reas
         *drawn.hidden_entries(),
         *evidence.consumption,
         *drawn.reach(),
-        *drawn.topics(),
+        *topic_reasons(evidence, commands),
         *drawn.keys(),
         *drawn.tools(),
         *drawn.log(),
@@ -154,15 +161,14 @@ class _Diagnosis:
                 sentence = f"No entry in {self._files} leads to a message of {self._name}."
             yield Reason("no_entry", sentence)
 
-    def _own(self, fit: Fit) -> list[LogMessage]:
-        search = self.evidence.search
-        found = search.messages(fit) if search is not None else ()
-        return [message for message in found if message.topic == self.evidence.topic]
-
     def missing_entries(self) -> Iterator[Reason]:
         """Name the messages that have the key and no entry."""
         known = {hit.phy_offset for hit in self.evidence.entries}
-        messages = [message for message in self._own("key") if message.phy_offset not in known]
+        messages = [
+            message
+            for message in self.evidence.own_messages("key")
+            if message.phy_offset not in known
+        ]
         plain = [message for message in messages if message.is_indexed]
         if self.evidence.forms.tags is not None and not self.evidence.indexes_tags:
             plain = []  # brokers before 5.4.0 do not index tags
@@ -322,44 +328,6 @@ class _Diagnosis:
             return made + _DAY
         return None
 
-    def topics(self) -> Iterator[Reason]:
-        """Name the other topics with the key."""
-        reasons = [self._other_topic(other) for other in self.evidence.others]
-        drawn = {reason.code for reason in reasons}
-        # A topic that was misspelt explains more than others with the same key.
-        left_out = "other_topic" if "topic_spelling" in drawn else None
-        rest = [reason for reason in reasons if reason.code != left_out]
-        yield from sorted(rest, key=lambda reason: _ORDER.get(reason.code, 1))
-        if not self.evidence.topics_known:
-            yield Reason(
-                "topics_unknown",
-                "Retry and dead letter topics were not looked at: the ConsumeQueues, whose folders "
-                "name them, are in RocksDB.",
-                self.commands.search_all(self.evidence.topic, self.evidence.forms.key),
-            )
-
-    def _other_topic(self, other: OtherTopic) -> Reason:
-        code = topic_code(other.topic, self.evidence.topic)
-        kind = "messages" if other.is_verified else "candidates"
-        sentence = f"Under the topic {other.topic}: {kind} with this key at "
-        sentence += listed(other.phy_offsets)
-        if other.real_topics:
-            sentence += f", of {listed(other.real_topics)}"
-        if code in ("topic_spelling", "other_topic"):
-            ending = "topics are case-sensitive" if code == "topic_spelling" else ""
-            sentence += f"; {ending}." if ending else "."
-        else:
-            sentence += f". {EXPLAIN_REASONS[code]}"
-        return Reason(
-            code,
-            sentence,
-            self.commands.lookup(other.topic, self.evidence.forms.key)
-            if other.topic in self.evidence.indexed_topics
-            else self.commands.cat(other.phy_offsets[0]),
-            other.topic,
-            other.phy_offsets,
-        )
-
     def keys(self) -> Iterator[Reason]:
         """Name other forms of the key that have messages, and what the key itself tells."""
         evidence = self.evidence
@@ -371,10 +339,12 @@ class _Diagnosis:
                 self.commands.cat(evidence.id_offset),
                 phy_offsets=(evidence.id_offset,),
             )
-        if evidence.own_entries or self._own("key"):
+        if evidence.own_entries or self.evidence.own_messages("key"):
             return
         yield from self._other_forms()
-        longer = {message.text: message.phy_offset for message in self._own("part")}
+        longer = {
+            message.text: message.phy_offset for message in self.evidence.own_messages("part")
+        }
         if longer:
             yield Reason(
                 "part_of_key",
@@ -395,7 +365,7 @@ class _Diagnosis:
         indexed = {variant.key: variant.phy_offsets for variant in self.evidence.variants}
         found = {text: set(offsets) for text, offsets in indexed.items()}
         for fit in _LIKE:
-            for message in self._own(fit):
+            for message in self.evidence.own_messages(fit):
                 found.setdefault(message.text, set()).add(message.phy_offset)
         for text, places in found.items():
             offsets = tuple(sorted(places, reverse=True))
@@ -435,7 +405,9 @@ class _Diagnosis:
             )
         newest = max((hit.store_timestamp for hit in evidence.own_entries), default=None)
         if newest is None:
-            newest_known = [message.store_timestamp for message in self._own("key")]
+            newest_known = [
+                message.store_timestamp for message in self.evidence.own_messages("key")
+            ]
             newest = max(newest_known, default=None)
         is_old = newest is not None and newest < self.times.now - _CLIENT_WINDOW
         if newest is not None and is_old and evidence.is_uniq_key:
@@ -474,7 +446,7 @@ class _Diagnosis:
                 self.commands.verify(),
             )
         command = self.commands.search_all(self.evidence.topic, self.evidence.forms.key)
-        has_message = bool(self.evidence.own_entries or self._own("key"))
+        has_message = bool(self.evidence.own_entries or self.evidence.own_messages("key"))
         if not self.evidence.is_covered:
             searched = f"searched: {ranges(log.searched)}; " if log.searched else ""
             yield Reason(

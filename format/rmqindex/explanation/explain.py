@@ -47,6 +47,7 @@ from rmqindex.explanation.log_search import (
     gaps_of,
 )
 from rmqindex.explanation.result import OF_OTHERS, IndexReach, LookupExplanation, Reason
+from rmqindex.explanation.topics import swapped_pairs, topic_names
 from rmqindex.explanation.wording import Times
 from rmqindex.indexfile.geometry import AmbiguousLayoutError
 from rmqindex.keys.hashing import index_key, key_hash
@@ -60,7 +61,6 @@ from rmqindex.record.message_ids import (
     decode_message_id,
     decode_offset_msg_id,
 )
-from rmqindex.store.config import TopicTable
 from rmqindex.store.names import has_next_name
 from rmqindex.store.snapshot import IndexSnapshot
 from rmqindex.store.store import Store
@@ -211,16 +211,11 @@ def spelled_otherwise(
     So do the two in each other's place, where the key is a topic of the store.
     The names of a store's topics and a few slots of each file are read, and nothing else.
     """
-    root = Store.open(path, needs_index=False).root
-    names = topics_of(root)
-    with suppress(RmqIndexError):  # a table that cannot be read names none
-        if not names and root.local is not None and (table := TopicTable.of(root.local)):
-            names = sorted(table.topics)
-    topics = [name for name in names or () if is_spelling(name, topic)]
+    names = topic_names(Store.open(path, needs_index=False).root)
+    topics = [name for name in names if is_spelling(name, topic)]
     forms = (key, *KeyForms(key).spellings)
     pairs = [(name, form) for name in (topic, *topics) for form in forms][1:]
-    if key in (names or ()) and topic not in (names or ()):
-        pairs.append((key, topic))
+    pairs += swapped_pairs(topic, key, names)
     return next(iter(look_up_pairs(files, pairs, log)), None)
 
 
@@ -262,6 +257,7 @@ class _Case:
         messages = [] if search is None else [*search.messages("key")]
         own_offsets = [message.phy_offset for message in messages if message.topic == topic]
         topics = topics_of(self.store.root)
+        names = topic_names(self.store.root)
         is_missing = not hits and not own_offsets
         others, indexed = self._others(topics or (), messages, is_missing=is_missing)
         return Evidence(
@@ -278,6 +274,8 @@ class _Case:
             others=others,
             indexed_topics=indexed,
             variants=self._variants() if is_missing else (),
+            swapped=self._swapped(names) if is_missing else (),
+            topic_names=names,
             topics_known=topics is not None,
             is_covered=is_covered,
             broker=state,
@@ -430,6 +428,11 @@ class _Case:
         """Return the other forms of the key that have entries."""
         forms = (*self.forms.spellings, *self.forms.parts, tag_key(self.forms.key))
         return look_up_pairs(self.planned, [(self.topic, form) for form in forms], self.log)
+
+    def _swapped(self, names: Sequence[str]) -> Sequence[PairOffsets]:
+        """Return the entries of topic and key in each other's place."""
+        pairs = swapped_pairs(self.topic, self.forms.key, names)
+        return look_up_pairs(self.planned, pairs, self.log)
 
     def _has_tag_entries(self, hits: Sequence[HitExplanation]) -> bool:
         """Return whether the index has tags of the messages found, as from 5.4.0 on.

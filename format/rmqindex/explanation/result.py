@@ -76,6 +76,8 @@ EXPLAIN_REASONS: dict[str, str] = {
     "log_begins_later": "The CommitLog begins after the time in question; older messages have "
     "expired.",
     # Of the topic.
+    "swapped": "Topic and key may stand in each other's place.",
+    "topic_unknown": "The store has no such topic, by its ConsumeQueues and config/topics.json.",
     "topic_spelling": "A topic that differs only in case or blanks has messages with the key.",
     "other_topic": "Another topic has messages with the key.",
     "retry_topic": "A consumer group receives the message again after it failed.",

@@ -476,6 +476,56 @@ class TestTopics:
         explained = explain(rmqindex.sample_store(), "TopicTest ", "order-49")
         assert reason(explained, "topic_spelling").topic == "TopicTest"
 
+    @pytest.mark.parametrize("topic", ["TopicTest", "topictest"])
+    def test_topic_and_key_in_each_others_place_come_first(self, topic):
+        """A topic of the store as the key gives them away, and the lookup of both is printed."""
+        explained = explain(rmqindex.sample_store(), "order-49", topic)
+        found = reason(explained, "swapped")
+        assert (found.topic, len(found.phy_offsets)) == ("TopicTest", 11)
+        assert shlex.split(found.remedy)[3:] == ["TopicTest", "order-49"]
+        assert next(each for each in explained.reasons if each.topic is not None) is found
+        assert "topic_unknown" not in codes(explained)
+
+    def test_swapped_arguments_without_an_entry_are_asked_anew(self):
+        """The question is put right, and nothing is claimed of the answer."""
+        found = reason(explain(rmqindex.sample_store(), "nobody", "TopicTest"), "swapped")
+        assert (found.topic, found.phy_offsets) == ("TopicTest", ())
+        assert shlex.split(found.remedy)[1::2] == ["explain", "TopicTest"]
+
+    def test_a_key_that_is_called_as_a_topic_is_not_swapped(self):
+        """Where its own topic is one, too."""
+        explained = explain(rmqindex.sample_store(), "TopicTest", "TopicOrder")
+        assert {"swapped", "topic_unknown"}.isdisjoint(codes(explained))
+
+    @pytest.mark.parametrize(
+        ("topic", "key", "near", "command"),
+        [
+            ("TopicTes", "order-49", "TopicTest", "lookup"),
+            ("TopicTes", "nobody", "TopicTest", "explain"),
+            ("topictest", "nobody", "TopicTest", "explain"),
+            ("Nope", "order-49", None, None),
+        ],
+    )
+    def test_a_topic_that_the_store_does_not_have_names_the_nearest(
+        self, topic, key, near, command
+    ):
+        """With the lookup where that has the key."""
+        found = reason(explain(rmqindex.sample_store(), topic, key), "topic_unknown")
+        assert found.topic == near
+        asked = None if found.remedy is None else tuple(shlex.split(found.remedy))
+        assert asked == (command and ("rmqindex", command, asked[2], near, key))
+
+    def test_a_topic_without_a_message_is_known_by_the_table(self, tmp_path):
+        """And a copy without queues and table knows of none that is missing."""
+        store = shutil.copytree(rmqindex.sample_store(), tmp_path / "store")
+        assert "topic_unknown" in codes(explain(store, "New", "nobody"))
+        (store / "config").mkdir(exist_ok=True)
+        (store / "config" / "topics.json").write_text('{"topicConfigTable": {"New": {}}}')
+        assert "topic_unknown" not in codes(explain(store, "New", "nobody"))
+        shutil.rmtree(store / "config")
+        shutil.rmtree(store / "consumequeue")
+        assert "topic_unknown" not in codes(explain(store, "Old", "nobody"))
+
     def test_a_key_of_another_topic(self, broker):
         """Every topic with a ConsumeQueue is tried."""
         explained = explain(broker, "Orders", "task-45")
