@@ -28,10 +28,10 @@ from .schedule import KILLED, together
 from .users import READERS, STREAMS, Outcome, Place, ask, let_go, run, write, write_meanwhile
 from .writes import (
     Files,
+    after_a_start,
     judge_export,
     judge_write,
     judge_writes,
-    lost_by_a_start,
     remedies_of,
     write_of,
 )
@@ -417,12 +417,18 @@ class Session:
             and not truth.running
             and not self.world.visited
             and not outcome.asked.get("since")
-            and not any(row["severity"] == "error" for row in outcome.rows)
         ):
-            lost = lost_by_a_start(self.world, self.folder / "restarted")
-            if lost:
+            rules = {row["rule"] for row in outcome.rows if row["severity"] == "error"}
+            if rules - {"index_ends_early"}:
+                return
+            lost, bare = after_a_start(self.world, self.folder / "restarted")
+            about = self.judge().about
+            if lost and not rules:
                 what = f"the broker will drop {len(lost)} entries: {lost[:5]} [{outcome.told()}]"
-                self._add([Fault("missed", outcome.user, what, about=self.judge().about)])
+                self._add([Fault("missed", outcome.user, what, about=about)])
+            if rules and not bare and not self.world.damages:
+                what = f"a start indexes what is said to need a rebuild [{outcome.told()}]"
+                self._add([Fault("false finding", outcome.user, what, about=about)])
 
     def close(self) -> None:
         """Close the files of the broker."""

@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Files",
+    "after_a_start",
     "judge_export",
     "judge_write",
     "judge_writes",
-    "lost_by_a_start",
     "remedies_of",
     "write_of",
 ]
@@ -493,12 +493,16 @@ def _uncovered(
         yield "uncovered", f"{len(lacking)} keys have no entry: {lacking[:4]}"
 
 
-def lost_by_a_start(world: World, folder: Path) -> list[tuple[int, int]]:
-    """Return the entries that the broker will throw away when it starts, as hash and offset.
+def after_a_start(world: World, folder: Path) -> tuple[list[tuple[int, int]], list[int]]:
+    """Start the broker of a copy.
 
     Args:
         world: A store whose broker was killed; it stays as it is.
         folder: A folder that is not there yet.
+
+    Returns:
+        The entries that it throws away, as hash and offset, and the offsets of messages that have
+        keys and no entry then.
     """
     shutil.copytree(world.store, folder)
     broker = copy.deepcopy(world.broker)
@@ -513,6 +517,12 @@ def lost_by_a_start(world: World, folder: Path) -> list[tuple[int, int]]:
             pass
         log = {one.offset for one in broker.truth.messages}
         left = {(one.key_hash, one.offset) for one in broker.truth.entries}
+        indexed = {offset for _, offset in left}
+        bare = [
+            one.offset
+            for one in broker.truth.messages
+            if one.keys and one.sys_flag & 12 != 12 and one.offset not in indexed
+        ]
     finally:
         broker.kill()
         shutil.rmtree(folder)
@@ -522,7 +532,7 @@ def lost_by_a_start(world: World, folder: Path) -> list[tuple[int, int]]:
         # That its version indexes no tags is nowhere in the store, either.
         if one.offset in log and (one.kind == "key" or broker.truth.tags)
     }
-    return sorted(had - left)
+    return sorted(had - left), bare
 
 
 def exported(path: Path) -> list[dict[str, Any]]:
