@@ -28,6 +28,8 @@ def edge_exchanges() -> list[dict[str, Any]]:
         *_unreadable(),
         *_forged(),
         *_folders(),
+        *_gap(),
+        *_skipped(),
     ]
 
 
@@ -408,6 +410,41 @@ def _folders() -> list[dict[str, Any]]:
             )
         )
     return cases
+
+
+def _gap() -> list[dict[str, Any]]:
+    """A log of two files, of which one is missing between them and none has the told size."""
+    first, start = _record(), 4 * FILE_SIZE
+    blank = struct.pack(">ii", FILE_SIZE - len(first), logs_oracle.BLANK)
+    last = _record(start, 1)
+    files = [_file(first + blank), _file(last, start, FILE_SIZE // 2)]
+    return [
+        case(
+            "a log with a gap between two files of other sizes",
+            "scan_commitlog",
+            {"file_size": 2 * FILE_SIZE, "files": files},
+            {"answer": {"max_offset": start + len(last)}},
+            ["LOG-FIL-3", "LOG-FIL-6"],
+            STRICT,
+        )
+    ]
+
+
+def _skipped() -> list[dict[str, Any]]:
+    """A put into a queue of one unit, whose queue offset is not the next one."""
+    unit = struct.pack(">qiq", 1000, 200, 5)
+    shape = {"is_batch": False, "file_size": 40, "files": [_file(unit, size=40)]}
+    steps = [{"do": "put", "arguments": [1200, 200, 5, 2]}]
+    return [
+        case(
+            "a put of a skipped queue offset",
+            "change_consumequeue",
+            {**shape, "steps": steps},
+            {"reject": {}},
+            ["CQ-PUT-4"],
+            WRITER,
+        )
+    ]
 
 
 def _keys() -> list[dict[str, Any]]:

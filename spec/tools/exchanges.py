@@ -172,7 +172,7 @@ def _checkpoint() -> list[dict[str, Any]]:
             "write_checkpoint",
             {"hex": before[:96], "fields": fields},
             {"answer": {"hex": (after[:80] + before[80:96]).ljust(8192, "0")}},
-            ["CHK-FIL-1", "IDX-CKP-1"],
+            ["CHK-FIL-3", "IDX-CKP-1"],
             **{"class": WRITER},
         ),
         case(
@@ -419,6 +419,8 @@ def _directories() -> list[dict[str, Any]]:
     every = [each["position"] for each in vector["entries"] if each["key_hash"] == hashed][::-1]
     # Of the geometry's places only the first two are whole: place 0 and entry 1.
     cut = data[: 40 + 4 * vector["hash_slot_num"] + 40]
+    at = 40 + 4 * (hashed % vector["hash_slot_num"])
+    torn = data[:at] + b"\xff" * 4 + data[at + 4 :]
     two = [("10", data), ("9", data), ("notes.txt", b"")]
     cases = []
     for name, contents, strict, lenient, requirement in (
@@ -443,6 +445,13 @@ def _directories() -> list[dict[str, Any]]:
             [("9", [p for p in every if p == 1]), ("10", every)],
             "IDX-DIR-1",
         ),
+        (
+            "a file with a negative slot",
+            [("10", data), ("9", torn)],
+            None,
+            [("9", every), ("10", every)],
+            "IDX-DIR-4",
+        ),
     ):
         listed = [
             {"name": each, "type": "directory"}
@@ -462,7 +471,7 @@ def _directories() -> list[dict[str, Any]]:
                     "lookup_directory",
                     {**shape, "directory": listed, "key_hash": hashed},
                     {"reject": {}} if found is None else {"answer": {"found": answered}},
-                    [requirement if reader == STRICT else requirement.replace("-1", "-2")],
+                    [requirement if found == strict or reader == STRICT else "IDX-DIR-2"],
                     **{"class": reader},
                 )
             )

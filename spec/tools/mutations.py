@@ -41,7 +41,7 @@ _UNFINISHED_PUT = [
     (END_PHY_OFFSET, I64, 235218248958),
 ]
 _LOST_ENTRY = [(ENTRY[4] + field, I32, 0) for field in range(0, 20, 4)]
-_SHORT_CHAIN = ["IDX-LKP-1", "IDX-LKP-3", "IDX-OPS-8"]
+_SHORT_CHAIN = ["IDX-LKP-1", "IDX-LKP-3", "IDX-LKP-5", "IDX-OPS-8"]
 _LOOP = [(ENTRY[1] + PREV_POSITION, I32, 4)]
 
 
@@ -126,21 +126,21 @@ LEGAL = [
             *((slot, I32, 0) for slot in SLOT[:4]),
             (SLOT[4], I32, 1),
         ],
-        ["IDX-SEL-1", "IDX-ENT-8", "IDX-SLT-4"],
+        ["IDX-SEL-1", "IDX-ENT-8", "IDX-SLT-4", "IDX-SLT-6"],
         ["ERR-11"],
     ),
     Mutation(
         "torn_put",
         "entry 4 and its slot are written, the header still counts three",
         _UNFINISHED_PUT,
-        ["IDX-SLT-4", "IDX-ENT-8", "IDX-SEL-2", "IDX-PUT-5"],
+        ["IDX-SLT-4", "IDX-SLT-6", "IDX-ENT-8", "IDX-SEL-2", "IDX-PUT-5"],
         ["ERR-12"],
     ),
     Mutation(
         "torn_put_entry_lost",
         "the slot names entry 4, which never reached the disk; entry 1 is found by a scan",
         [*_UNFINISHED_PUT, *_LOST_ENTRY],
-        ["IDX-SLT-4", "IDX-LKP-3"],
+        ["IDX-SLT-4", "IDX-SLT-6", "IDX-LKP-3", "IDX-LKP-5"],
         ["ERR-12"],
     ),
     Mutation(
@@ -152,7 +152,7 @@ LEGAL = [
             (END_PHY_OFFSET, I64, 5500),
             *((40 + 4 * 8 + 20 * 7 + field, I32, 0) for field in range(0, 20, 4)),
         ],
-        ["IDX-SLT-4", "IDX-LKP-1", "IDX-LKP-3"],
+        ["IDX-SLT-4", "IDX-SLT-6", "IDX-LKP-1", "IDX-LKP-3", "IDX-LKP-5"],
         ["ERR-12"],
         ask("TopicTest#CcAM69wo7M9HgV"),
         base="identical_keys",
@@ -162,7 +162,7 @@ LEGAL = [
         "phantom_entry",
         "slot 0 names entry 2, which was never written and reads as hash 0, offset 0",
         [(SLOT[0], I32, 2)],
-        ["IDX-SEL-2", "IDX-SLT-4", "IDX-ENT-8"],
+        ["IDX-SEL-2", "IDX-SLT-4", "IDX-SLT-6", "IDX-ENT-8"],
         ["ERR-12"],
         ask("", "polygenelubricants", "TopicTest#order-1"),
         base="one_put",
@@ -171,12 +171,12 @@ LEGAL = [
 ]
 
 BROKEN = [
-    Mutation("truncated_header", "39 bytes", [], ["IDX-LAY-5"], ["ERR-28"], cut=39),
+    Mutation("truncated_header", "39 bytes", [], ["IDX-LAY-5", "IDX-LAY-7"], ["ERR-28"], cut=39),
     Mutation(
         "truncated_entries",
         "cut in the middle of entry 4: it keeps its hash",
         [],
-        ["IDX-LAY-5"],
+        ["IDX-LAY-5", "IDX-LAY-7"],
         ["ERR-28"],
         cut=144,
     ),
@@ -206,14 +206,14 @@ BROKEN = [
         "slot_negative",
         "the broker takes the slot for empty",
         [(SLOT[4], I32, -1)],
-        ["IDX-SLT-3", "IDX-PUT-2", "IDX-LKP-3"],
+        ["IDX-SLT-3", "IDX-SLT-5", "IDX-PUT-2", "IDX-LKP-3"],
         ["ERR-3"],
     ),
     Mutation(
         "slot_beyond_index_count",
         "the broker takes the slot for empty",
         [(SLOT[4], I32, INT32_MAX)],
-        ["IDX-SLT-3", "IDX-LKP-3"],
+        ["IDX-SLT-3", "IDX-SLT-5", "IDX-LKP-3"],
         ["ERR-3"],
     ),
     Mutation(
@@ -258,49 +258,49 @@ BROKEN = [
         "key_hash_negative",
         "entry 4",
         [(ENTRY[4] + KEY_HASH, I32, -5)],
-        ["IDX-ENT-3"],
+        ["IDX-ENT-10", "IDX-ENT-11"],
         ["ERR-14"],
     ),
     Mutation(
         "time_diff_negative",
         "entry 4: the broker stops before testing it",
         [(ENTRY[4] + TIME_DIFF, I32, -1)],
-        ["IDX-ENT-5", "IDX-SEL-4"],
+        ["IDX-ENT-10", "IDX-ENT-11", "IDX-SEL-4"],
         ["ERR-14"],
     ),
     Mutation(
         "prev_position_negative",
         "entry 4",
         [(ENTRY[4] + PREV_POSITION, I32, -1)],
-        ["IDX-ENT-6", "IDX-SEL-4"],
+        ["IDX-ENT-10", "IDX-ENT-11", "IDX-SEL-4"],
         ["ERR-14"],
     ),
     Mutation(
         "prev_position_self",
         "entry 4 names itself",
         [(ENTRY[4] + PREV_POSITION, I32, 4)],
-        ["IDX-ENT-6", "IDX-SEL-4"],
+        ["IDX-ENT-12", "IDX-SEL-4"],
         ["ERR-14"],
     ),
     Mutation(
         "prev_position_newer",
         "entry 1 names entry 3",
         [(ENTRY[1] + PREV_POSITION, I32, 3)],
-        ["IDX-ENT-6"],
+        ["IDX-ENT-10", "IDX-ENT-11"],
         ["ERR-14"],
     ),
     Mutation(
         "prev_position_beyond_index_count",
         "entry 4 names entry 1000",
         [(ENTRY[4] + PREV_POSITION, I32, 1000)],
-        ["IDX-ENT-6", "IDX-SEL-4"],
+        ["IDX-ENT-10", "IDX-ENT-11", "IDX-SEL-4"],
         ["ERR-14"],
     ),
     Mutation(
         "cycle_with_match",
         "entries 4 and 1 name each other",
         _LOOP,
-        ["IDX-SEL-7", "IDX-ENT-6", "IDX-LIM-4"],
+        ["IDX-SEL-7", "IDX-ENT-10", "IDX-ENT-11", "IDX-LIM-4"],
         ["ERR-15"],
         [*ask(OURS, OTHER), (OTHER, 1, *ALWAYS)],
     ),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from logs_oracle import SCHEDULE_TOPIC, int_at
-from oracle import hash_code, read_number, wrap
+from oracle import Rejected, hash_code, read_number, wrap
 
 UNIT, BATCH_UNIT = 20, 46
 BLANK_UNIT_SIZE = 2**31 - 1
@@ -97,7 +97,7 @@ class Queue:
         return wrap(unit["phy_offset"] + (0 if self.is_batch else unit["size"]), 64)
 
     def fail_to_load(self) -> None:
-        """End the queue before the file that has another size, CQ-RCV-4."""
+        """End the queue before the file of another size: a log's load, step 2, and CQ-RCV-5."""
         if self.is_batch:
             self.least, self.files = -1, {}
         elif self.files:
@@ -178,9 +178,15 @@ class Queue:
         self._revise()
 
     def put(
-        self, phy_offset: int, size: int, tags_code: int, queue_offset: int, *more: int
+        self,
+        phy_offset: int,
+        size: int,
+        tags_code: int,
+        queue_offset: int,
+        *more: int,
+        is_strict: bool = False,
     ) -> None:
-        """Put, steps 1 to 6."""
+        """Put, steps 1 to 6; a strict writer rejects a skipped queue offset (CQ-PUT-4)."""
         if self.is_batch:
             if phy_offset <= self.most_phy:
                 return
@@ -197,6 +203,8 @@ class Queue:
         if stop <= self.most_phy:
             return
         at = queue_offset * UNIT
+        if is_strict and self.files and at > self.end:
+            raise Rejected("queue_offset")
         if not self.files:
             first = at - at % self.file_size
             self.end = first

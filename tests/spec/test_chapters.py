@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import logs_oracle
+import oracle
 import queue_oracle
 import spectext
 from recorded import BROKER_VERSIONS, MESSAGE_KINDS, STORE_FORMATS
@@ -25,6 +26,7 @@ from rmqindex import (
 )
 from rmqindex.layout import queue as queue_layout
 from rmqindex.layout import record as record_layout
+from store_exchanges import MESSAGE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -209,6 +211,33 @@ def test_the_files_of_a_store_follow_each_other(store: Path) -> None:
         found = logs_oracle.walk(path.read_bytes(), int(path.name))
         assert found.kind == ("blank" if path != paths[-1] else "zero"), path
         assert all(len(record.properties) <= 32767 for _, record in found.records)
+
+
+@pytest.mark.requirement("LOG-FIL-6")
+def test_a_log_is_read_over_a_gap_and_over_files_of_other_sizes(tmp_path: Path) -> None:
+    """Each file has the size that it has, and the next one need not begin where it ends."""
+    told = {**MESSAGE, "properties": {"KEYS": "a"}}
+    first = logs_oracle.encode_record(told, 0, 0, 5)
+    blank = struct.pack(">ii", 512 - len(first), logs_oracle.BLANK)
+    last = logs_oracle.encode_record(told, 4096, 1, 5)
+    for start, size, data in ((0, 512, first + blank), (4096, 256, last)):
+        (tmp_path / f"{start:020}").write_bytes(data.ljust(size, b"\0"))
+    with CommitLog(tmp_path) as log:
+        found = [place for batch in log.scan() for place in batch["phy_offset"].to_pylist()]
+        assert (found, log.max_offset) == ([0, 4096], 4096 + len(last))
+
+
+@pytest.mark.requirement("CQ-PUT-4", "CQ-PUT-5")
+def test_a_skipped_queue_offset_is_rejected_by_a_strict_writer_alone() -> None:
+    """It leaves the queue as it was; a loader writes the unit at the next place."""
+    queue = queue_oracle.Queue(60, is_batch=False)
+    queue.put(1000, 200, 5, 0)
+    before = {start: bytes(data) for start, data in queue.files.items()}
+    with pytest.raises(oracle.Rejected):
+        queue.put(1200, 200, 5, 2, is_strict=True)
+    assert (queue.files, queue.end, queue.most_phy) == (before, 20, 1200)
+    queue.put(1200, 200, 5, 2)
+    assert queue.units() == [[0, 1000, 200, 5, 1], [1, 1200, 200, 5, 1]]
 
 
 @pytest.mark.requirement("CQ-FIL-3", "CQ-RCV-3")

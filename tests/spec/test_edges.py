@@ -307,6 +307,17 @@ class TestDirectories:
             self.found(index, "FAILFAST")
         assert self.found(index, "DROPMALFORMED") == [("9", 1), ("10", 1)]
 
+    @pytest.mark.requirement("IDX-DIR-4", "IDX-DIR-2", "IDX-SLT-3")
+    def test_a_file_in_which_the_lookup_meets_a_broken_slot(self, index: Path) -> None:
+        """It rejects the lookup of the whole directory, or is scanned."""
+        data = bytearray(file_of("T#a", "T#a"))
+        slot = oracle.key_hash("T#a") % edge_vectors.SLOTS
+        data[40 + 4 * slot : 44 + 4 * slot] = b"\xff" * 4
+        (index / "9").write_bytes(data)
+        with pytest.raises(CorruptIndexError, match="slot"):
+            self.found(index, "FAILFAST")
+        assert self.found(index, "DROPMALFORMED") == [("9", 2), ("9", 1), ("10", 1)]
+
 
 class TestEditions:
     """The table of editions is what the versions wrote."""

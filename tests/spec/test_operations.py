@@ -194,7 +194,7 @@ class TestTheRequirementsAgreeWithTheSteps:
                     break
             assert found == expected
 
-    @pytest.mark.requirement("IDX-LKP-1", "IDX-LKP-2", "IDX-LKP-3")
+    @pytest.mark.requirement("IDX-LKP-1", "IDX-LKP-2", "IDX-LKP-3", "IDX-LKP-5")
     @settings(max_examples=examples(300), deadline=None)
     @given(FILES, CHANGES, KEYS)
     def test_lookup(self, drawn: Any, changes: list[tuple[int, int]], key: str) -> None:

@@ -74,6 +74,12 @@ def test_every_requirement_says_what_must_be_and_in_one_sentence() -> None:
         assert requirement.text.endswith(".")
 
 
+def test_no_requirement_demands_more_than_two_things() -> None:
+    """So that *met* says something of each of them."""
+    demands = {each.name: each.text.split().count("MUST") for each in spectext.requirements()}
+    assert {name: count for name, count in demands.items() if count > 2} == {}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_every_requirement_and_erratum_that_is_mentioned_exists(page: Path) -> None:
     """No page names a requirement or an erratum that is not there."""

@@ -150,7 +150,9 @@ def change_consumequeue(request: dict[str, Any]) -> dict[str, Any]:
 
     recovered = told(units=units())
     for number, step in enumerate(request["steps"], 1):
-        getattr(queue, step["do"])(*step["arguments"])
+        is_strict = step["do"] == "put" and request["class"] == "strict_writer"
+        told_more = {"is_strict": True} if is_strict else {}
+        getattr(queue, step["do"])(*step["arguments"], **told_more)
         more = {"units": units()} if number == len(request["steps"]) else {}
         steps.append({"do": step["do"], "arguments": step["arguments"], **told(**more)})
     after = {f"{at:020}": bytes(data) for at, data in sorted(queue.files.items())}
