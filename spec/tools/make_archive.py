@@ -47,12 +47,14 @@ def build(folder: Path) -> tuple[Path, str]:
     text = (SPEC / "index.md").read_text(encoding="utf-8")
     front = re.search(r"^version: (.+)$", text, re.MULTILINE)
     assert front
+    later = spectext.since()
     about = {
         "version": VERSION,
         "licence": _LICENCE,
         "specification": front[1],
         "requirements": [
             {"name": each.name, "page": each.page.stem, "text": each.text}
+            | ({"since": later[each.name]} if each.name in later else {})
             for each in spectext.requirements()
         ],
     }

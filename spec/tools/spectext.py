@@ -145,6 +145,20 @@ def errata() -> dict[str, str]:
     }
 
 
+def since() -> dict[str, str]:
+    """Return the releases from which requirements hold that do not hold for all, by their names.
+
+    Where only a part of a requirement came later, the release is followed by ``, in part``.
+    """
+    found: dict[str, str] = {}
+    for row in table("history.md", "since-table"):
+        for column, mark in (("requirements", ""), ("in part", ", in part")):
+            for name in REQUIREMENT_NAME.findall(row[column]):
+                told = f"{row['since']}{mark}"
+                found[name] = f"{found[name]}; {told}" if name in found else told
+    return found
+
+
 def table(page: str, label: str) -> list[dict[str, str]]:
     """Return the rows of the first table after ``(label)=``, by column heading."""
     headings, *rows = table_lists(page, label)
@@ -241,12 +255,13 @@ def _in_words(test: str) -> str:
 
 def traceability_table() -> str:
     """Return a Markdown table of all requirements with what shows each."""
-    found = traces()
-    rows = ["| Requirement | Demands | Vectors | Tests |", "|---|---|---|---|"]
+    found, later = traces(), since()
+    rows = ["| Requirement | Demands | Since | Vectors | Tests |", "|---|---|---|---|---|"]
     for requirement in requirements():
         shown = found.get(requirement.name, Traces())
         vectors_cell = ", ".join(f"`{name.partition('/')[2]}`" for name in shown.vectors)
         tests_cell = "; ".join(_in_words(name) for name in shown.tests)
         text = requirement.text.replace("|", "\\|")
-        rows.append(f"| {requirement.name} | {text} | {vectors_cell} | {tests_cell} |")
+        came = later.get(requirement.name, "")
+        rows.append(f"| {requirement.name} | {text} | {came} | {vectors_cell} | {tests_cell} |")
     return "\n".join(rows) + "\n"

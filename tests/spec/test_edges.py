@@ -332,7 +332,7 @@ class TestEditions:
     def test_each_edition_writes_what_its_row_says(self, vector: dict[str, Any]) -> None:
         """Slots are counted, and tags are indexed, as told; all else is equal."""
         rows = {row["edition"]: row for row in spectext.table("history.md", "editions-table")}
-        assert list(rows) == ["4.0", "4.7.1", "5.0", "5.4"]
+        assert list(rows) == ["4.0", "4.7.1", "5.0", "5.4", "5.5"]
         for edition in vector["editions"]:
             row = rows[edition["edition"]]
             directory = oracle.Directory(5, 8)

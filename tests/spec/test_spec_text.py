@@ -74,6 +74,27 @@ def test_every_requirement_says_what_must_be_and_in_one_sentence() -> None:
         assert requirement.text.endswith(".")
 
 
+def test_what_holds_since_a_release_names_requirements_and_the_edition_of_the_release() -> None:
+    """Releases ascend, each is of the edition beside it, and none stands for a whole one twice."""
+    rows = spectext.table("history.md", "since-table")
+    editions = [row["edition"] for row in spectext.table("history.md", "editions-table")]
+
+    def number(release: str) -> list[int]:
+        return [int(part) for part in release.split(".")]
+
+    releases = [number(row["since"]) for row in rows]
+    assert releases == sorted(releases)
+    for row in rows:
+        before = [each for each in editions if number(each) <= number(row["since"])]
+        assert row["edition"] == before[-1], row
+    names = {requirement.name for requirement in spectext.requirements()}
+    assert set(spectext.since()) <= names
+    whole = [name for row in rows for name in row["requirements"].split(", ")]
+    assert len(set(whole)) == len(whole)
+    assert "IDX-BLD-8" in whole
+    assert spectext.since()["IDX-BLD-8"] == "5.4.0"
+
+
 def test_no_requirement_demands_more_than_two_things() -> None:
     """So that *met* says something of each of them."""
     demands = {each.name: each.text.split().count("MUST") for each in spectext.requirements()}
