@@ -95,6 +95,23 @@ def test_what_holds_since_a_release_names_requirements_and_the_edition_of_the_re
     assert spectext.since()["IDX-BLD-8"] == "5.4.0"
 
 
+def test_every_document_that_is_named_is_among_the_references() -> None:
+    """And what binds is named by the requirement or the page that its row tells."""
+    rows = [
+        row
+        for kind in ("normative", "informative")
+        for row in spectext.table("references.md", f"{kind}-references")
+    ]
+    listed = {rfc for row in rows for rfc in re.findall(r"RFC \d+", row["Document"])}
+    texts = {page.name: page.read_text(encoding="utf-8") for page in PAGES}
+    assert {rfc for text in texts.values() for rfc in re.findall(r"RFC \d+", text)} == listed
+    requirements = {requirement.name for requirement in spectext.requirements()}
+    for row in rows:
+        named = spectext.REQUIREMENT_NAME.findall(row["Where"])
+        assert set(named) <= requirements
+        assert named or "](" in row["Where"], row
+
+
 def test_no_requirement_demands_more_than_two_things() -> None:
     """So that *met* says something of each of them."""
     demands = {each.name: each.text.split().count("MUST") for each in spectext.requirements()}
