@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -104,6 +105,27 @@ def test_the_status_page_tells_what_this_package_does_now(
     now = as_data(outcome, archive)
     told = ("totals", "by_class", "by_requirement")
     assert {name: now[name] for name in told} == {name: stored[name] for name in told}
+
+
+def test_reports_to_other_projects_say_what_was_found() -> None:
+    """Their cases failed, their numbers are those of the runs, and their bytes are the vector's."""
+    text = (spectext.SPEC / "reports.md").read_text(encoding="utf-8")
+    runs = json.loads(status.DATA.read_text(encoding="ascii"))["runs"]
+    failed = runs["rocketmq-rust"]["failures"]
+    cases = re.findall(r"\| `((?:accept|reject)/[^`]+)` \|$", text, re.MULTILINE)
+    assert cases
+    assert set(cases) <= {each["case"] for each in failed}
+    told = [status.explanation_of("rocketmq-rust", each)["says"] for each in failed]
+    count = sum("`topic#U#key`, where RocketMQ indexes" in says for says in told)
+    assert f"all {count} cases of the kit" in text
+    for version in ("4.9.8", "5.3.3", "5.5.1"):
+        names = {each["case"] for each in runs[f"rocketmq-{version}"]["failures"]}
+        assert any(name.startswith("reject/cycle_without_match: select") for name in names)
+        assert "exchanges/limits: a file of 0 slots and 5 places" in names
+    assert runs["kaitai"]["totals"]["failed"] == 0
+    loop = (spectext.VECTORS / "reject" / "cycle_without_match.bin").read_bytes()
+    blocks = re.findall(r"^```text\n([0-9a-f\n]+)```$", text, re.MULTILINE)
+    assert [bytes.fromhex(each) for each in blocks] == [loop]
 
 
 @pytest.mark.parametrize("script", ["make_vectors", "make_figures", "make_archive"])
