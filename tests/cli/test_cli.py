@@ -618,6 +618,29 @@ class TestCommands:
         code, _, err = run("zzz")
         assert (code, "Did you mean" in err) == (2, False)
 
+    @pytest.mark.parametrize(
+        ("arguments", "expected"),
+        [
+            (("messages", STORE, "--topics"), "'--topics'. Did you mean '--topic'?"),
+            (("messages", STORE, "--bodies"), "'--bodies'. Did you mean '--body'?"),
+            (("messages", STORE, "--kye"), "'--kye'."),
+            (("messages", STORE, "-k"), "'-k'."),
+            (
+                ("messages", STORE, "--key=x"),
+                "'--key'. The command lookup finds the messages with a key.",
+            ),
+            (
+                ("explain", STORE, "--topic", "T"),
+                "'--topic'. TOPIC is an argument: rmqindex explain PATH... TOPIC KEY",
+            ),
+        ],
+    )
+    def test_an_option_that_is_none_is_answered_by_its_letters(self, run, arguments, expected):
+        """Not by its hyphens, which would make `--end` of `--key`."""
+        code, out, err = run(*arguments)
+        assert (code, out) == (2, "")
+        assert " ".join(err.splitlines()[-1].split()).endswith(f"No such option {expected}")
+
     def test_an_interrupt_gives_130(self, run, monkeypatch):
         """As shells have it, without a traceback."""
 

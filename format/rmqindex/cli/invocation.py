@@ -6,6 +6,7 @@ import inspect
 import os
 import re
 from dataclasses import fields, replace
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import click
@@ -277,6 +278,8 @@ def reworded(error: click.UsageError) -> click.UsageError:
     too_many = _TOO_MANY.fullmatch(error.message)
     if too_many:
         return click.UsageError(_too_many(too_many["got"], error.ctx), error.ctx)
+    if isinstance(error, click.NoSuchOption) and error.ctx is not None:
+        return click.UsageError(_no_option(error.option_name, error.ctx), error.ctx)
     if isinstance(error, click.MissingParameter) and _is_first_of_several(error.param, error.ctx):
         assert error.ctx is not None
         pieces = " ".join(error.ctx.command.collect_usage_pieces(error.ctx)[1:])
@@ -294,6 +297,30 @@ def reworded(error: click.UsageError) -> click.UsageError:
 def _arguments_of(context: click.Context | None) -> list[click.Argument]:
     params = () if context is None else context.command.params
     return [param for param in params if isinstance(param, click.Argument)]
+
+
+def _no_option(typed: str, context: click.Context) -> str:
+    """Return that there is no such option, and what may be meant, by the letters without hyphens.
+
+    The hyphens of two names are alike, and so short a name as ``--end`` like any other.
+    """
+    word = typed.lstrip("-")
+    options = [name for each in context.command.params for name in each.opts if name[:2] == "--"]
+    names = {option.lstrip("-"): option for option in options}
+    near = [name for name in names if len(word) > 1 and name.startswith(word)]
+    if not near and (alike := get_close_matches(word, names)):
+        near = [next((name for name in alike if name[:2] == word[:2]), alike[0])]
+    text = f"No such option {typed!r}."
+    if near:
+        text += f" Did you mean {' or '.join(repr(names[name]) for name in near)}?"
+    arguments = [each.human_readable_name for each in _arguments_of(context)]
+    noun = word.removesuffix("s").upper()
+    if noun in (each.rstrip(".") for each in arguments):
+        pieces = " ".join(context.command.collect_usage_pieces(context)[1:])
+        text += f" {noun} is an argument: {context.command_path} {pieces}"
+    elif noun == "KEY":
+        text += " The command lookup finds the messages with a key."
+    return text
 
 
 def _too_many(got: str, context: click.Context | None) -> str:
