@@ -1,5 +1,6 @@
 """What the command line prints, where, and with which exit code."""
 
+import functools
 import json
 import os
 import pty
@@ -13,6 +14,7 @@ import pytest
 import rmqindex
 from recorded import ROCKETMQ_CLASSES
 from rmqindex.cli.command import COMMANDS, load
+from typed import typed
 
 STORE = rmqindex.sample_store()
 FILES = sorted((STORE / "index").iterdir())
@@ -20,18 +22,14 @@ FILES = sorted((STORE / "index").iterdir())
 NO_LOG = ("--commit-log", "none")
 
 
-def shell(*arguments, stdout=subprocess.PIPE, **environment):
-    """Run a command as a process of its own."""
-    # Parallel tests set the width of the terminal that runs them.
-    inherited = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
-    return subprocess.run(
-        [sys.executable, "-m", "rmqindex", *map(str, arguments)],
-        stdout=stdout,
-        stderr=subprocess.PIPE,
-        env=inherited | environment,
-        check=False,
-        timeout=60,
-    )
+def shell(*arguments, **environment):
+    """Run a command as a process of its own, at no terminal."""
+    return typed(*arguments, environment=without_columns() | environment)
+
+
+def without_columns():
+    """Return the environment, without the width of the terminal that runs parallel tests."""
+    return {name: value for name, value in os.environ.items() if name != "COLUMNS"}
 
 
 def printed_at_a_terminal(columns, *arguments, **environment):
@@ -39,7 +37,7 @@ def printed_at_a_terminal(columns, *arguments, **environment):
     parent, child = pty.openpty()
     with os.fdopen(parent, "rb", buffering=0) as screen:
         settings = {"COLUMNS": str(columns), "TERM": "xterm-256color", **environment}
-        done = shell(*arguments, stdout=child, **settings)
+        done = typed(*arguments, stdout=child, environment=without_columns() | settings)
         os.close(child)
         assert done.returncode == 0, done.stderr
         shown = b""
@@ -458,8 +456,7 @@ class TestOutput:
         _, piped = shell(*question).stderr.decode().splitlines()
         parent, child = pty.openpty()
         settings = {**os.environ, "COLUMNS": str(columns)}
-        command = [sys.executable, "-m", "rmqindex", *map(str, question)]
-        subprocess.run(command, stdout=subprocess.DEVNULL, stderr=child, env=settings, check=False)
+        typed(*question, stderr=child, environment=settings)
         os.close(child)
         with os.fdopen(parent, "rb", buffering=0) as screen:
             lines = screen.read(65536).decode().splitlines()
@@ -497,6 +494,7 @@ class TestCommands:
     """The list of commands, and what is loaded for one."""
 
     @staticmethod
+    @functools.cache
     def loaded(*arguments):
         """Return the modules that a command imports."""
         code = (
@@ -519,21 +517,6 @@ class TestCommands:
         listed = [line.split()[0] for line in part.splitlines()]
         assert listed == list(COMMANDS)
         assert [load(name).name for name in COMMANDS] == listed
-
-    @pytest.mark.parametrize(
-        "arguments",
-        [
-            ("info", STORE),
-            ("scan", STORE, "--limit", 1),
-            ("lookup", STORE, "TopicTest", "order-49"),
-            ("cat", STORE, 112033),
-            ("verify", STORE),
-        ],
-        ids=lambda arguments: arguments[0],
-    )
-    def test_pandas_is_not_imported(self, arguments):
-        """Arrow would look for it, which takes longer than the command."""
-        assert not {name for name in self.loaded(*arguments) if name.startswith("pandas.")}
 
     def test_a_command_imports_only_the_rooms_that_it_uses(self):
         """Others cost a third of the time that it takes to print a table."""

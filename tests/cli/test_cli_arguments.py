@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest
 import rmqindex
 from rmqindex import Layout
 from rmqindex.cli.command import COMMANDS, _rmqindex
+from typed import typed
 
 STORE = rmqindex.sample_store()
 INT32, INT64 = 2**31 - 1, 2**63 - 1
@@ -89,16 +89,6 @@ class TestTexts:
         code, out, err = run(*arguments)
         assert (code, out) == (2, "")
         assert f"Invalid value for '{name}': expected UTF-8, got 'n\\udcff'" in err
-
-
-def typed(*arguments):
-    """Run a command in a process of its own, whose standard output escapes what it cannot write."""
-    return subprocess.run(
-        [sys.executable, "-m", "rmqindex", *map(str, arguments)],
-        capture_output=True,
-        check=False,
-        env=os.environ | {"TZ": "UTC"},
-    )
 
 
 class TestPaths:

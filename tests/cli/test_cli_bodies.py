@@ -6,16 +6,15 @@ import io
 import json
 import re
 import struct
-import subprocess
-import sys
 import zlib
 
 import pytest
 
 from commitlog_encoder import Log, Message, properties_text
 from recorded import MESSAGE_KINDS
-from rmqindex import rebuild_index
+from rmqindex import Layout, rebuild_index
 from rmqindex.cli.command import load
+from typed import typed
 
 COMPRESSED, INNER = 0x001, 0x40 | 0x80
 HAND_OUTS = [
@@ -42,7 +41,7 @@ def store_of(folder, *messages):
         for number, fields in enumerate(messages)
     ]
     log.write_to(folder / "commitlog")
-    rebuild_index(folder, folder / "index")
+    rebuild_index(folder, folder / "index", Layout(97, 200))
     return folder, offsets
 
 
@@ -82,13 +81,8 @@ def test_a_damaged_body_is_named_where_it_is_handed_out(run, damaged, arguments)
 def test_a_damaged_body_is_named_beside_its_raw_bytes(damaged):
     """Standard output has the bytes alone."""
     store, offset = damaged
-    done = subprocess.run(
-        [sys.executable, "-m", "rmqindex", "cat", str(store), str(offset), "--raw"],
-        capture_output=True,
-        check=True,
-        timeout=60,
-    )
-    assert done.stdout == b"damaged"
+    done = typed("cat", store, offset, "--raw")
+    assert (done.returncode, done.stdout) == (0, b"damaged")
     assert b"does not agree" in done.stderr
 
 

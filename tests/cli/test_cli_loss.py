@@ -210,7 +210,7 @@ def another(tmp_path):
 def test_nothing_of_another_log_is_written(run, store, another, command, place, has_some):
     """A dry run says it, too, and what is printed is what the store needs."""
     if has_some:
-        assert run("rebuild", another)[0] == 0
+        assert run("rebuild", another, *GEOMETRY)[0] == 0
         assert run("rebuild-queues", another)[0] == 0
     before = files_of(another)
     whole = (command, store, "--out", another / place, "--replace")

@@ -3,13 +3,12 @@
 import base64
 import json
 import shutil
-import subprocess
-import sys
 
 import pytest
 
 import rmqindex
 from recorded import MESSAGE_KINDS, ROCKETMQ_CLASSES
+from typed import typed
 
 STORE = rmqindex.sample_store()
 STORE2 = MESSAGE_KINDS / "store"
@@ -190,13 +189,9 @@ class TestCat:
     def test_raw_writes_the_body_alone(self):
         """Byte for byte, for other programs."""
         message = next(m for m in MESSAGES["messages"] if m["phy_offset"] == 112_033)
-        done = subprocess.run(
-            [sys.executable, "-m", "rmqindex", "cat", STORE, "112033", "--raw"],
-            capture_output=True,
-            check=True,
-            timeout=60,
-        )
-        assert done.stdout == base64.b64decode(message["sent"]["body_b64"])
+        done = typed("cat", STORE, 112_033, "--raw")
+        body = base64.b64decode(message["sent"]["body_b64"])
+        assert (done.returncode, done.stdout) == (0, body)
 
     def test_an_inner_batch_shows_its_messages(self, run):
         """One record, several messages."""

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from rmqindex.cli.command import COMMANDS
+from typed import CLOSED, typed
 
 # Arguments with which each command prints an answer.
 ANSWERED = {
@@ -49,6 +50,20 @@ def shell(store, text, redirection="", stdout=subprocess.PIPE):
     )
 
 
+REFUSALS = {
+    CLOSED: (
+        2,
+        "rmqindex: standard output: expected a file, a pipe or a terminal, found it closed\n",
+    ),
+    "/dev/full": (2, "rmqindex: standard output: cannot be written: No space left on device\n"),
+}
+
+
+def answer(store, command, stdout):
+    """Run a command that prints an answer, beside a store."""
+    return typed(command, *ANSWERED[command].split(), cwd=store.parent, stdout=stdout)
+
+
 def unread():
     """Return the end of a pipe whose reader is gone."""
     reader, writer = os.pipe()
@@ -71,26 +86,29 @@ class TestStandardOutput:
 
     def test_closed_it_is_refused_before_anything_is_done(self, store, command):
         """A write whose report nobody could see is not begun."""
-        done = shell(store, f"{command} {ANSWERED[command]}", ">&-")
-        assert done.returncode == 2
-        assert done.stderr == (
-            "rmqindex: standard output: expected a file, a pipe or a terminal, found it closed\n"
-        )
+        done = answer(store, command, CLOSED)
+        assert (done.returncode, done.stderr.decode()) == REFUSALS[CLOSED]
         assert not (store.parent / "new").exists()
 
     def test_full_it_is_an_error(self, store, command):
         """Once, in one line, though Python tries again when it ends."""
-        done = shell(store, f"{command} {ANSWERED[command]}", ">/dev/full")
-        assert (done.returncode, done.stderr) == (
-            2,
-            "rmqindex: standard output: cannot be written: No space left on device\n",
-        )
+        done = answer(store, command, "/dev/full")
+        assert (done.returncode, done.stderr.decode()) == REFUSALS["/dev/full"]
 
     def test_unread_it_ends_silently(self, store, command):
         """As a program that SIGPIPE ends, which is no error."""
         with unread() as pipe:
-            done = shell(store, f"{command} {ANSWERED[command]}", stdout=pipe)
-        assert (done.returncode, done.stderr) == (141, "")
+            done = answer(store, command, pipe.fileno())
+        assert (done.returncode, done.stderr) == (141, b"")
+
+
+@pytest.mark.parametrize(
+    ("redirection", "refusal"), [(">&-", REFUSALS[CLOSED]), (">/dev/full", REFUSALS["/dev/full"])]
+)
+def test_a_shell_gets_the_same(store, redirection, refusal):
+    """Where Python itself finds standard output so when it starts."""
+    done = shell(store, "info store", redirection)
+    assert (done.returncode, done.stderr) == refusal
 
 
 @pytest.mark.parametrize("text", ["--help", "--version", "--completion bash", "verify --help"])
