@@ -71,6 +71,26 @@ def _no_java_for_unit_tests(request):
         yield
 
 
+def _ensure_open(descriptor):
+    """Refuse a descriptor that is none, as the system would."""
+    os.fstat(descriptor)
+
+
+@pytest.fixture(autouse=True)
+def _no_wait_for_disks_in_unit_tests(request):
+    """Let no unit test wait for a disk: only a power cut shows whether bytes came there.
+
+    What is synchronised, and when, is heard by those that replace the calls themselves.
+    """
+    if request.node.get_closest_marker("unit") is None:
+        yield
+        return
+    synchronised = os.fsync, os.fdatasync
+    os.fsync = os.fdatasync = _ensure_open
+    yield
+    os.fsync, os.fdatasync = synchronised
+
+
 @pytest.fixture(scope="session")
 def golden():
     """The folder of what RocketMQ's own classes wrote."""
