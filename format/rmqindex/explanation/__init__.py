@@ -21,5 +21,6 @@ if TYPE_CHECKING:
     from rmqindex.explanation.result import LookupExplanation as LookupExplanation
     from rmqindex.explanation.result import OtherTopic as OtherTopic
     from rmqindex.explanation.result import Reason as Reason
+    from rmqindex.explanation.topics import topic_hints as topic_hints
 else:
     __getattr__, __dir__, __all__ = lazy_exports(__name__)

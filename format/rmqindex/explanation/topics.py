@@ -14,13 +14,15 @@ from rmqindex.keys.hashing import index_key
 from rmqindex.store.config import TopicTable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from rmqindex.explanation.commands import Commands
     from rmqindex.explanation.diagnosis import Evidence
     from rmqindex.explanation.result import OtherTopic
     from rmqindex.storage.location import Location
 
+# Of more stores, nobody is told which topics they have; and more topics are not named.
+_MOST_STORES, _MOST_HINTS = 8, 3
 # The likeliest mistake first; the topics in which a broker keeps messages of others in between.
 _ORDER = {"topic_spelling": 0, "other_topic": 2}
 
@@ -45,6 +47,37 @@ def swapped_pairs(topic: str, key: str, names: Sequence[str]) -> list[tuple[str,
     if topic in names:
         return []
     return [(name, topic) for name in names if name == key or is_spelling(name, key)]
+
+
+def topic_hints(roots: Iterable[Location], pairs: Iterable[tuple[str, str]]) -> list[str]:
+    """Return a sentence for each topic asked for that none of some local stores has.
+
+    Nothing is said where a store does not tell its topics, nor of more stores than a few: each
+    costs two listings and a table.
+
+    Args:
+        roots: The store roots.
+        pairs: The topics and keys that are looked up.
+    """
+    stores = list(dict.fromkeys(roots))
+    if len(stores) > _MOST_STORES or any(root.local is None for root in stores):
+        return []
+    keys: dict[str, str] = {}
+    for topic, key in pairs:
+        keys.setdefault(topic, key)
+    told = [topic_names(root) for root in stores]
+    names = {name for each in told for name in each} if all(told) else set()
+    texts = []
+    for topic, key in keys.items() if names else ():
+        if topic in names:
+            continue
+        text = f"the topic {topic!r} is none of the store's"
+        if swapped := swapped_pairs(topic, key, sorted(names)):
+            text += f", and {swapped[0][0]!r} is one: topic and key may be in each other's place"
+        elif (near := nearest_topic(topic, sorted(names))) is not None:
+            text += f"; the nearest one is {near!r}"
+        texts.append(text)
+    return texts[:_MOST_HINTS]
 
 
 def topic_reasons(evidence: Evidence, commands: Commands) -> Iterator[Reason]:

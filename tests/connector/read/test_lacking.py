@@ -105,3 +105,27 @@ def test_a_plan_reads_no_message(store, tmp_path, monkeypatch):
         reader.pushFilters([*bound, GreaterThanOrEqual(("position",), 1)])
         assert reader.partitions()
     assert reads == []
+
+
+@pytest.mark.parametrize(
+    ("topic", "key", "hint"),
+    [
+        ("order-49", "TopicTest", "'TopicTest' is one: topic and key may be in each other's place"),
+        ("TopicTes", "order-49", "the nearest one is 'TopicTest'"),
+        ("Nope", "order-49", "the topic 'Nope' is none of the store's"),
+    ],
+)
+def test_a_topic_that_the_store_does_not_have_is_a_warning(caplog, topic, key, hint):
+    """It answers with no row, so the log line is all that tells why."""
+    (line,) = warnings(caplog, path=SAMPLE, topic=topic, keys=f'["{key}"]')
+    assert line.startswith(f"{SAMPLE}: the topic {topic!r} is none of the store's")
+    assert line.endswith(hint)
+
+
+def test_topics_that_nothing_tells_are_no_warning(store, caplog):
+    """In a copy of an index alone, and where one of two stores has the topic."""
+    shutil.copytree(store, store.parent / "other")
+    shutil.rmtree(store.parent / "other" / "consumequeue" / "TopicTest")
+    assert warnings(caplog, path=store.parent / "*", **KEY) == []
+    shutil.rmtree(store / "consumequeue")
+    assert warnings(caplog, path=store, topic="order-49", keys='["TopicTest"]') == []
