@@ -121,7 +121,11 @@ def test_every_option_of_a_table_has_a_value_here():
     assert set(GIVEN) == known - {"path", "pushdown"}
 
 
-@pytest.mark.parametrize("option", sorted(GIVEN))
+@pytest.mark.parametrize(
+    "option",
+    # Of each kind of value: a number with another, a word, a pattern, and one that needs another.
+    sampled(sorted(GIVEN), "maxIndexNum", "mode", "pathGlobFilter", "recursiveFileLookup"),
+)
 def test_every_line_is_accepted_with_every_option_of_the_table(spark, store, option):
     """It is typed as it is, and Spark resolves its columns."""
     pyspark_rmqindex.register(spark)

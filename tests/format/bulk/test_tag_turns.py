@@ -7,6 +7,7 @@ import shutil
 import pytest
 
 from commitlog_encoder import Log, Message, properties_text
+from kinds import sampled
 from rmqindex import IndexFile, Layout, RmqIndexError, rebuild_index, verify
 from rmqindex.bulk import TagChoice
 from rmqindex.bulk import rebuild as rebuild_module
@@ -47,24 +48,33 @@ def entries(root):
     return found
 
 
-@pytest.mark.parametrize("layout", [Layout(97, 200), Layout(5000, 20_000)])
+SMALL, LARGE = Layout(97, 200), Layout(5000, 20_000)
+# Where the brokers changed whether they index tags, and how many entries they wrote.
+TURNS = [
+    ((), 6000),
+    ((0,), 12_000),
+    ((1000,), 11_000),
+    ((1000, 2000), 7000),
+    ((1000, 2000, 5000), 8000),
+    ((0, 2000, 5999), 8001),
+    ((1000, 1001), 6001),
+    ((0, 1000, 2000, 2002), 7002),
+    ((0, 1000, 1002), 11_998),
+    ((0, 1000, 1001), 11_999),
+]
+IN_MANY_FILES = [(SMALL, *turned) for turned in TURNS]
+
+
 @pytest.mark.parametrize(
-    ("turns", "count"),
+    "turned",
     [
-        ([], 6000),
-        ([0], 12_000),
-        ([1000], 11_000),
-        ([1000, 2000], 7000),
-        ([1000, 2000, 5000], 8000),
-        ([0, 2000, 5999], 8001),
-        ([1000, 1001], 6001),
-        ([0, 1000, 2000, 2002], 7002),
-        ([0, 1000, 1002], 11_998),
-        ([0, 1000, 1001], 11_999),
+        *((LARGE, *turned) for turned in TURNS),
+        *sampled(IN_MANY_FILES, IN_MANY_FILES[4], IN_MANY_FILES[9]),
     ],
 )
-def test_a_rebuild_keeps_the_tags_of_all_turns(tmp_path, log, layout, turns, count):
+def test_a_rebuild_keeps_the_tags_of_all_turns(tmp_path, log, turned):
     """After an upgrade, a rollback and an upgrade again, each entry is there, and none is new."""
+    layout, turns, count = turned
     indexed_in_turns(tmp_path, log, layout, turns)
     before = entries(tmp_path)
     assert len(before) == count

@@ -7,6 +7,7 @@ import struct
 
 import pytest
 
+from kinds import sampled
 from rmqindex import (
     CorruptIndexError,
     IndexFile,
@@ -84,17 +85,22 @@ def test_a_count_beyond_the_places_of_its_neighbours_is_named(store):
 
 
 @pytest.mark.parametrize(
-    ("field", "delta", "expected"),
-    [
+    "changed",
+    sampled(
+        [
+            ("begin_phy_offset", 7, "{}, the offset"),
+            ("end_phy_offset", -3, "{}, the offset"),
+            ("index_count", 1, "{}, behind the last entry"),
+            ("index_count", -1, "{}, behind the last entry"),
+            ("index_count", -20, "more than "),
+        ],
         ("begin_phy_offset", 7, "{}, the offset"),
-        ("end_phy_offset", -3, "{}, the offset"),
-        ("index_count", 1, "{}, behind the last entry"),
         ("index_count", -1, "{}, behind the last entry"),
-        ("index_count", -20, "more than "),
-    ],
+    ),
 )
-def test_the_default_size_tells_the_geometry(default, field, delta, expected):
+def test_the_default_size_tells_the_geometry(default, changed):
     """Without any file beside it; but it is read in no geometry that its entries do not show."""
+    field, delta, expected = changed
     right = change(default, field, delta)
     told = f"{field} at byte {FIELDS[field][0]}: expected {expected.format(right)}"
     with pytest.raises(CorruptIndexError, match=told):
