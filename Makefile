@@ -29,7 +29,7 @@ demo: $(VENV)/.spark
 test: $(VENV)/.dev
 	@.ci/check-java
 	$(BIN)/python -m pytest -m unit -n auto --dist worksteal
-	$(BIN)/python -m pytest -m spark -n 2 --dist loadfile
+	$(BIN)/python -m pytest -m spark -n 2 --dist loadfile tests/connector tests/docs
 
 ## make test-system  run all other tests in two processes: brokers, killed writers, long ones
 ##               (npm; Maven, a JDK)

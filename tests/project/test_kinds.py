@@ -66,6 +66,16 @@ def test_each_kind_is_run_once_by_the_whole_check():
     assert re.findall(r"-m pytest -m (\w+)", "".join(targets)) == list(KINDS)
 
 
+def test_the_folders_of_the_tests_on_spark_are_all_that_make_test_collects_them_from(request):
+    """Collecting the others takes longer than some of the tests."""
+    makefile = (ROOT / "Makefile").read_text()
+    folders = re.search(r"-m pytest -m spark .* loadfile (.*)", makefile)[1].split()
+    kinds = request.config.stash[COLLECTED]
+    on_spark = [node for node, marks in kinds.items() if marks == ["spark"]]
+    assert not [node for node in on_spark if not node.startswith(tuple(f"{f}/" for f in folders))]
+    assert all((ROOT / folder).is_dir() for folder in folders)
+
+
 def test_folders_of_system_tests_are_there():
     """A folder that is moved takes its kind along."""
     assert list((TESTS / SYSTEM_FOLDER).glob("*/test_*.py"))
