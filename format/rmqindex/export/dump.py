@@ -46,7 +46,14 @@ from rmqindex.layout.record import (
     MAGIC_CODE_V2,
     MIN_RECORD_SIZE,
 )
-from rmqindex.layout.store import BATCH_FOLDER, CHECKPOINT_NAME, COMMITLOG_FOLDER, QUEUE_FOLDER
+from rmqindex.layout.store import (
+    ABORT_NAME,
+    BATCH_FOLDER,
+    CHECKPOINT_NAME,
+    COMMITLOG_FOLDER,
+    LOCK_NAME,
+    QUEUE_FOLDER,
+)
 from rmqindex.record.records import Fault, check_record
 from rmqindex.storage.location import Location
 from rmqindex.storage.opening import open_source
@@ -446,7 +453,8 @@ _NAMED_BY_DLEDGER = (
 )
 _NAMED = (
     (re.compile(CHECKPOINT_NAME), _FileKind("checkpoint", _checkpoint)),
-    (re.compile("abort"), _FileKind("abort file, which is there while the broker runs", _text)),
+    (re.compile(ABORT_NAME), _FileKind("abort file, which is there while the broker runs", _text)),
+    (re.compile(LOCK_NAME), _FileKind("lock file, of which a broker locks the first byte", _text)),
     (re.compile(r".*\.json(?:\.bak)?"), _FileKind("configuration", _json)),
     (
         re.compile(r"CURRENT|IDENTITY|MANIFEST-\d+|OPTIONS-\d+|\d+\.(?:sst|log)|LOG(?:\.old.*)?"),

@@ -243,6 +243,14 @@ class TestDump:
         dump, _ = items_of(tmp_path / name)
         assert said in dump.error
 
+    @pytest.mark.parametrize(("name", "data"), [("abort", b"4711"), ("lock", b"lock")])
+    def test_what_tells_of_a_broker_is_recognised_and_shown_as_text(self, tmp_path, name, data):
+        """RocketMQ writes its process into the one, and the word into the other."""
+        (tmp_path / name).write_bytes(data)
+        dump, items = items_of(tmp_path / name)
+        assert dump.kind.startswith(f"{name} file, ")
+        assert values(items[0])["text"] == data.decode()
+
     def test_any_other_file_is_shown_as_hex(self, tmp_path):
         """And an empty one as nothing."""
         (tmp_path / "notes").write_bytes(b"hello\0")
