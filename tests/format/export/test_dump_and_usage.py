@@ -243,24 +243,26 @@ class TestDump:
         dump, _ = items_of(tmp_path / name)
         assert said in dump.error
 
-    @pytest.mark.parametrize(("name", "data"), [("abort", b"4711"), ("lock", b"lock")])
+    @pytest.mark.parametrize(
+        ("name", "data"), [("abort", b"4711"), ("lock", b"lock"), ("lock", b"")]
+    )
     def test_what_tells_of_a_broker_is_recognised_and_shown_as_text(self, tmp_path, name, data):
-        """RocketMQ writes its process into the one, and the word into the other."""
+        """RocketMQ writes its process into the one, and the word into the other once it runs."""
         (tmp_path / name).write_bytes(data)
         dump, items = items_of(tmp_path / name)
         assert dump.kind.startswith(f"{name} file, ")
-        assert values(items[0])["text"] == data.decode()
+        assert [values(item)["text"] for item in items] == [data.decode()] * bool(data)
 
     def test_any_other_file_is_shown_as_hex(self, tmp_path):
         """And an empty one as nothing."""
         (tmp_path / "notes").write_bytes(b"hello\0")
-        (tmp_path / "lock").touch()
+        (tmp_path / "nothing").touch()
         dump, items = items_of(tmp_path / "notes")
         assert (dump.kind, values(items[0])["hex"]) == (
             "file of an unknown kind",
             "68 65 6c 6c 6f 00",
         )
-        assert items_of(tmp_path / "lock")[0].kind == "empty file"
+        assert items_of(tmp_path / "nothing")[0].kind == "empty file"
 
     def test_any_changed_byte_ends_in_items_or_an_error(self, tmp_path):
         """Never in another exception."""
