@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from rmqindex.explanation.explain import SEARCHES as SEARCHES
     from rmqindex.explanation.explain import Search as Search
     from rmqindex.explanation.explain import explain_lookup as explain_lookup
+    from rmqindex.explanation.index_search import topic_hints as topic_hints
     from rmqindex.explanation.reach import Uncovered as Uncovered
     from rmqindex.explanation.reach import uncovered as uncovered
     from rmqindex.explanation.reach import uncovered_in as uncovered_in
@@ -21,6 +22,5 @@ if TYPE_CHECKING:
     from rmqindex.explanation.result import LookupExplanation as LookupExplanation
     from rmqindex.explanation.result import OtherTopic as OtherTopic
     from rmqindex.explanation.result import Reason as Reason
-    from rmqindex.explanation.topics import topic_hints as topic_hints
 else:
     __getattr__, __dir__, __all__ = lazy_exports(__name__)

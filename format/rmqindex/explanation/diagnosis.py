@@ -6,9 +6,10 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rmqindex.consumequeue.paths import nearest_topic
 from rmqindex.errors import counted
-from rmqindex.explanation.result import EXPLAIN_REASONS, OF_OTHERS, Reason, entries_text, outside
-from rmqindex.explanation.topics import topic_reasons
+from rmqindex.explanation.index_search import is_spelling, swapped_pairs, topic_code
+from rmqindex.explanation.result import EXPLAIN_REASONS, Reason, entries_text, outside
 from rmqindex.explanation.wording import listed, ranges
 from rmqindex.keys.hashing import index_key
 from rmqindex.keys.messages import tag_key
@@ -19,12 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from rmqindex.explanation.commands import Commands
-    from rmqindex.explanation.index_search import PairOffsets, Window
-    from rmqindex.explanation.log_search import Fit, IndexCover, KeyForms, LogMessage, LogSearch
+    from rmqindex.explanation.evidence import Evidence
+    from rmqindex.explanation.log_search import Fit, LogMessage
     from rmqindex.explanation.result import (
-        FileExplanation,
-        HitExplanation,
-        IndexReach,
         LogReach,
         OtherTopic,
     )
@@ -33,81 +31,11 @@ if TYPE_CHECKING:
 _DAY = 24 * 3_600_000
 # MQAdminImpl of clients from 5.0 on.
 _CLIENT_WINDOW = 3 * _DAY
+# The likeliest mistake first; the topics in which a broker keeps messages of others in between.
+_TOPIC_ORDER = {"topic_spelling": 0, "other_topic": 2}
 _ENTRY_NOUN = ("entry", "entries")
 # How a text may fit the key without being it.
 _LIKE: tuple[Fit, ...] = ("tag", "several", "spelling")
-
-
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """All that is known of a key.
-
-    Attributes:
-        topic: The topic queried.
-        forms: The key queried.
-        window: The store times queried.
-        files: What each file holds, newest first.
-        index: How far the index reaches; None without entries.
-        can_resume: Whether all files are sound, and the last one has the last messages and name.
-        is_of_one_geometry: Whether all files that show their geometry have the same.
-        cover: Of which messages the index has entries, and those of which nobody knows.
-        log: How far the log reaches; None without one.
-        search: What the log has; None without one.
-        others: Other topics with the key.
-        indexed_topics: Those of them of which the index has entries.
-        variants: Other forms of the key with entries under the topic.
-        swapped: Those of the topic as a key and the key as a topic, if there are any.
-        topic_names: The topics that the store has; empty where nothing tells.
-        topics_known: Whether the store's other topics are known.
-        is_covered: Whether each message is in the reach of the index or was searched.
-        broker: Whether a broker runs on the store, crashed or stopped.
-        consumption: Why consumers can get the messages found, or not.
-        rocksdb_index: A file that proves an index in RocksDB, if any.
-        indexes_tags: Whether the store is of a broker from 5.4.0 on.
-        is_uniq_key: Whether the key is the unique key of a message found.
-        key_time: When the key was made, if it is a unique key; epoch milliseconds.
-        id_offset: The offset of the message whose offset message id the key is.
-    """
-
-    topic: str
-    forms: KeyForms
-    window: Window
-    files: tuple[FileExplanation, ...]
-    index: IndexReach | None
-    can_resume: bool
-    is_of_one_geometry: bool
-    cover: IndexCover
-    log: LogReach | None
-    search: LogSearch | None
-    others: tuple[OtherTopic, ...]
-    indexed_topics: frozenset[str]
-    variants: Sequence[PairOffsets]
-    swapped: Sequence[PairOffsets]
-    topic_names: Sequence[str]
-    topics_known: bool
-    is_covered: bool
-    broker: BrokerState
-    consumption: tuple[Reason, ...]
-    rocksdb_index: str | None
-    indexes_tags: bool
-    is_uniq_key: bool
-    key_time: int | None
-    id_offset: int | None
-
-    @property
-    def entries(self) -> list[HitExplanation]:
-        """The entries with the key's hash, newest first."""
-        return [hit for file in self.files for hit in file.hits]
-
-    @property
-    def own_entries(self) -> list[HitExplanation]:
-        """Those of them that may be the key's own."""
-        return [hit for hit in self.entries if hit.reason not in OF_OTHERS]
-
-    def own_messages(self, fit: Fit) -> list[LogMessage]:
-        """Return the messages of the topic that the log has with a text that fits the key so."""
-        found = self.search.messages(fit) if self.search is not None else ()
-        return [message for message in found if message.topic == self.topic]
 
 
 def diagnose(evidence: Evidence, commands: Commands, times: Times) -> tuple[Reason, ...]:
@@ -119,7 +47,7 @@ def diagnose(evidence: Evidence, commands: Commands, times: Times) -> tuple[Reas
         *drawn.hidden_entries(),
         *evidence.consumption,
         *drawn.reach(),
-        *topic_reasons(evidence, commands),
+        *_topic_reasons(evidence, commands),
         *drawn.keys(),
         *drawn.tools(),
         *drawn.log(),
@@ -466,3 +394,72 @@ class _Diagnosis:
             )
         elif log.is_searched and not has_message:
             yield Reason("not_in_log", self._not_in(log))
+
+
+def _topic_reasons(evidence: Evidence, commands: Commands) -> Iterator[Reason]:
+    """Say that the store does not have the topic, and name the other topics with the key."""
+    yield from _unknown_topic(evidence, commands)
+    reasons = [_other_topic(other, evidence, commands) for other in evidence.others]
+    drawn = {reason.code for reason in reasons}
+    # A topic that was misspelt explains more than others with the same key.
+    left_out = "other_topic" if "topic_spelling" in drawn else None
+    rest = [reason for reason in reasons if reason.code != left_out]
+    yield from sorted(rest, key=lambda reason: _TOPIC_ORDER.get(reason.code, 1))
+    if not evidence.topics_known:
+        yield Reason(
+            "topics_unknown",
+            "Retry and dead letter topics were not looked at: the ConsumeQueues, whose folders "
+            "name them, are in RocksDB.",
+            commands.search_all(evidence.topic, evidence.forms.key),
+        )
+
+
+def _unknown_topic(evidence: Evidence, commands: Commands) -> Iterator[Reason]:
+    topic, key, names = evidence.topic, evidence.forms.key, evidence.topic_names
+    if not names or topic in names or evidence.own_entries or evidence.own_messages("key"):
+        return
+    swapped = swapped_pairs(topic, key, names)
+    if swapped:
+        hits = next(iter(evidence.swapped), None)
+        meant = swapped[0] if hits is None else (hits.topic, hits.key)
+        sentence = f"{EXPLAIN_REASONS['swapped']} {meant[0]} is a topic of the store, {topic} none."
+        if hits is None:
+            yield Reason("swapped", sentence, commands.explain(*meant), meant[0])
+            return
+        offsets = hits.phy_offsets
+        count = counted(len(offsets), "message")
+        sentence += f" {index_key(*meant)} has {count}: {listed(offsets)}."
+        yield Reason("swapped", sentence, commands.lookup(*meant), meant[0], offsets)
+        return
+    if any(is_spelling(other.topic, topic) for other in evidence.others):
+        return  # that reason says it
+    near = nearest_topic(topic, names)
+    if near is None:
+        yield Reason("topic_unknown", f"The store has no topic {topic}.")
+        return
+    remedy = commands.lookup if near in evidence.indexed_topics else commands.explain
+    sentence = f"The store has no topic {topic}; the nearest one is {near}."
+    yield Reason("topic_unknown", sentence, remedy(near, key), near)
+
+
+def _other_topic(other: OtherTopic, evidence: Evidence, commands: Commands) -> Reason:
+    code = topic_code(other.topic, evidence.topic)
+    kind = "messages" if other.is_verified else "candidates"
+    sentence = f"Under the topic {other.topic}: {kind} with this key at "
+    sentence += listed(other.phy_offsets)
+    if other.real_topics:
+        sentence += f", of {listed(other.real_topics)}"
+    if code in ("topic_spelling", "other_topic"):
+        ending = "topics are case-sensitive" if code == "topic_spelling" else ""
+        sentence += f"; {ending}." if ending else "."
+    else:
+        sentence += f". {EXPLAIN_REASONS[code]}"
+    return Reason(
+        code,
+        sentence,
+        commands.lookup(other.topic, evidence.forms.key)
+        if other.topic in evidence.indexed_topics
+        else commands.cat(other.phy_offsets[0]),
+        other.topic,
+        other.phy_offsets,
+    )

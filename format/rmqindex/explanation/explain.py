@@ -22,7 +22,8 @@ from rmqindex.explanation.consumption import (
     consumption_reasons,
     transaction_reasons,
 )
-from rmqindex.explanation.diagnosis import Evidence, diagnose
+from rmqindex.explanation.diagnosis import diagnose
+from rmqindex.explanation.evidence import Evidence
 from rmqindex.explanation.index_search import (
     REAL_TOPIC,
     BrokerSearch,
@@ -34,6 +35,8 @@ from rmqindex.explanation.index_search import (
     holds_other_topics,
     is_spelling,
     look_up_pairs,
+    swapped_pairs,
+    topic_names,
     topics_of,
     topics_to_try,
 )
@@ -47,7 +50,6 @@ from rmqindex.explanation.log_search import (
     gaps_of,
 )
 from rmqindex.explanation.result import OF_OTHERS, IndexReach, LookupExplanation, Reason
-from rmqindex.explanation.topics import swapped_pairs, topic_names
 from rmqindex.explanation.wording import Times
 from rmqindex.indexfile.geometry import AmbiguousLayoutError
 from rmqindex.keys.hashing import index_key, key_hash

@@ -6,11 +6,13 @@ RocketMQ: ``IndexService.queryOffset``, ``IndexFile.selectPhyOffset``.
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from rmqindex.consumequeue.paths import nearest_topic
 from rmqindex.errors import RmqIndexError, counted
 from rmqindex.explanation.result import FileExplanation, HitExplanation, OtherTopic
 from rmqindex.indexfile.committed import open_index_source
@@ -22,6 +24,7 @@ from rmqindex.query.message_keys import SearchedFile
 from rmqindex.query.verification import NO_LOG, Verdict, Verifier
 from rmqindex.storage.filesystem import UnreadableError
 from rmqindex.storage.identity import FileChangedError
+from rmqindex.store.config import TopicTable
 from rmqindex.store.contents import rocksdb_queues
 from rmqindex.transaction.directories import entries_or_none
 
@@ -46,6 +49,8 @@ _TRUTHS = {
     "zeroed": "zeroed",
     "unverified": "expired",
 }
+# Of more stores, nobody is told which topics they have; and more topics are not named.
+_MOST_STORES, _MOST_HINTS = 8, 3
 # The most entries of a slot whose messages are read to name their keys.
 _MAX_CHAIN = 10_000
 
@@ -275,6 +280,59 @@ def topics_of(store: Location) -> list[str] | None:
     if not folders and rocksdb_queues(store) is not None:
         return None
     return sorted(folders)
+
+
+def topic_names(root: Location) -> list[str]:
+    """Return the topics that a store has, by its ConsumeQueues and its table of topics.
+
+    None are known of a copy without both; a table that cannot be read names none.
+    """
+    names = {*(topics_of(root) or ())}
+    with suppress(RmqIndexError):
+        if root.local is not None and (table := TopicTable.of(root.local)):
+            names |= table.topics
+    return sorted(names)
+
+
+def swapped_pairs(topic: str, key: str, names: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the topics and keys that are meant where the two are in each other's place.
+
+    Only a key that is a topic, maybe in other case, and a topic that is none show that.
+    """
+    if topic in names:
+        return []
+    return [(name, topic) for name in names if name == key or is_spelling(name, key)]
+
+
+def topic_hints(roots: Iterable[Location], pairs: Iterable[tuple[str, str]]) -> list[str]:
+    """Return a sentence for each topic asked for that none of some local stores has.
+
+    Nothing is said where a store does not tell its topics, nor of more stores than a few: each
+    costs two listings and a table.
+
+    Args:
+        roots: The store roots.
+        pairs: The topics and keys that are looked up.
+    """
+    stores = list(dict.fromkeys(roots))
+    if len(stores) > _MOST_STORES or any(root.local is None for root in stores):
+        return []
+    keys: dict[str, str] = {}
+    for topic, key in pairs:
+        keys.setdefault(topic, key)
+    told = [topic_names(root) for root in stores]
+    names = {name for each in told for name in each} if all(told) else set()
+    texts = []
+    for topic, key in keys.items() if names else ():
+        if topic in names:
+            continue
+        text = f"the topic {topic!r} is none of the store's"
+        if swapped := swapped_pairs(topic, key, sorted(names)):
+            text += f", and {swapped[0][0]!r} is one: topic and key may be in each other's place"
+        elif (near := nearest_topic(topic, sorted(names))) is not None:
+            text += f"; the nearest one is {near!r}"
+        texts.append(text)
+    return texts[:_MOST_HINTS]
 
 
 def is_spelling(name: str, topic: str) -> bool:
