@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from rmqindex.commitlog.framing import frames_of
+from rmqindex.commitlog.framing import DLedgerFrames, frames_of
 from rmqindex.commitlog.leads import find_leads, index_files, led_by_unit, proved_lead
 from rmqindex.commitlog.walk import (
     LARGEST_MESSAGE,
@@ -38,11 +38,13 @@ from rmqindex.commitlog.walk import (
 )
 from rmqindex.errors import CorruptCommitLogError, RmqIndexError
 from rmqindex.indexfile.committed import entry_rows, open_index_source, read_header
+from rmqindex.layout.dledger import TERM_OFFSET
 from rmqindex.layout.store import INDEX_FOLDER
 from rmqindex.record.batches import store_timestamps
 from rmqindex.record.index_keys import IndexKeys
 from rmqindex.record.records import Fault, parse_records, store_timestamp_of
 from rmqindex.storage.location import Location
+from rmqindex.store.dledger import entry_place
 from rmqindex.store.store import root_of
 from rmqindex.transaction.broker_lock import BrokerState
 
@@ -217,6 +219,8 @@ class LogTail:
         source, file, frames = self._source, self._file, self._frames
         size = min(source.size, file.size)
         stop = size if reach is None else end.position + reach
+        if (raised := self._raised_term(end, size)) is not None:
+            return EndVerdict(end.position, raised)
         first, is_doubtful = search_start(source, file, end, self._found)
         resume = self._following(first, stop)
         if resume is None:
@@ -224,6 +228,27 @@ class LogTail:
         if not isinstance(frames.check(source.read, end.position, size), Fault):
             return EndVerdict(end.position)
         return EndVerdict(resume, end.fault, is_doubtful)
+
+    def _raised_term(self, end: End, size: int) -> Fault | None:
+        """Return the damage that makes a sound entry look older, if there is any.
+
+        The head of the entry before it has a greater term than DLedger's own index, by which the
+        log goes on.
+        """
+        frames, start = self._frames, self._file.start
+        if not isinstance(frames, DLedgerFrames) or frames.last is None or end.fault is None:
+            return None
+        index, term = frames.last
+        place = entry_place(self._file.path.parent, index) if end.fault.field == "term" else None
+        if place is None or place[0] + place[1] != start + end.position or place[2] >= term:
+            return None
+        frames.last = index, place[2]
+        checked = frames.check(self._source.read, end.position, size)
+        frames.last = index, term
+        if isinstance(checked, Fault):
+            return None
+        byte = place[0] + TERM_OFFSET - start - end.position
+        return Fault("term", byte, f"{place[2]}, as in DLedger's index", term)
 
     def _judge_zeros(self, at: int) -> EndVerdict:
         source, file = self._source, self._file

@@ -91,6 +91,19 @@ def with_head(file, at, **fields):
     write(file, at, HEAD.pack(*{**head, **fields}.values()))
 
 
+def with_term(data, file, at, term):
+    """Let another leader have written an entry: its head, and DLedger's own index."""
+    with_head(file, at, term=term)
+    magic, size, index, _, pos, *_ = HEAD.unpack_from(file.read_bytes(), at)
+    place = index * INDEX_UNIT.size
+    unit = next(
+        each
+        for each in (data.parent / "index").iterdir()
+        if int(each.name) <= place < int(each.name) + each.stat().st_size
+    )
+    write(unit, place - int(unit.name), INDEX_UNIT.pack(magic, pos, size, index, term))
+
+
 def undispatch(store):
     """Take index and queues away, which tell what the broker has dispatched."""
     for name in ("index", "consumequeue"):
@@ -347,7 +360,7 @@ class TestRemains:
         """Though they stand exactly where the next entry would, with the next index."""
         file = max(data.iterdir())
         for place, _ in entries(file)[:9]:
-            with_head(file, place, term=3)
+            with_term(data, file, place, 3)
         wanted = [message[0] for message in told("dledger")["messages"]][: 106 + 9]
         assert offsets_of(data) == wanted
         with CommitLog(data) as log:
@@ -357,6 +370,24 @@ class TestRemains:
             assert progress.end == log.max_offset
             # A later batch begins there, and knows the entry before.
             assert follow(log, progress.end, last=progress.last) == progress
+
+    def test_a_term_that_is_greater_than_in_the_index_is_damage(self, data):
+        """Else sound entries behind it would be taken for an older leader's."""
+        file = max(data.iterdir())
+        wanted = [message[0] for message in told("dledger")["messages"]]
+        place, _ = entries(file)[3]
+        with_head(file, place, term=1 << 40)
+        with pytest.raises(CorruptCommitLogError, match=r"term at byte.*as in DLedger's") as raised:
+            offsets_of(data)
+        assert raised.value.byte == place + 16
+        assert offsets_of(data, mode="DROPMALFORMED") == wanted
+        told_of = []
+        with CommitLog(data) as log:
+            for _ in log.records(mode="DROPMALFORMED", on_malformed=told_of.append):
+                pass
+            (data.parent / "checkpoint").unlink()
+            assert follow(log, 0, mode="DROPMALFORMED").end == log.max_offset
+        assert [(error.field, error.byte) for error in told_of] == [("term", place + 16)]
 
     def test_entries_of_an_older_index_end_the_log(self, data):
         """Whatever the clock of their leader was."""
