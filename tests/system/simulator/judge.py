@@ -640,6 +640,8 @@ class Judge:
         worst = [row for row in worst if row["rule"] not in self._rules_of_a_step_back()]
         worst = [row for row in worst if not self._is_of_light_numbers(row)]
         worst = [row for row in worst if not self._is_of_lost_tags(row)]
+        if self.is_copy and not (Path(self.root) / "checkpoint").exists():  # it comes later
+            worst = [row for row in worst if row["rule"] != "checkpoint_missing"]
         if not (self.harm or outcome.asked.get("geometry")):  # which few entries need not tell
             worst = [row for row in worst if row["rule"] != "geometry"]
         errors = [row for row in worst if row["severity"] == "error"]
