@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from .model.truth import Damage
 
 Step = dict[str, Any]
+#: Damages that leave entries which are others.
+_CARRIED = {"flip", "noise", "number", "zeros"}
 #: When the first message is stored, epoch ms: 2023-11-14 22:13:20.
 BEGIN = 1_700_000_000_000
 #: The fields of a checkpoint, bytes.
@@ -115,6 +117,16 @@ class World:
             if self._marks_of(one) & self._marks[one]
             and not (one.kind == "lost" and self._is_elsewhere(one))
         ]
+
+    def carry(self) -> None:
+        """Take note that files that are laid out anew may have what was changed in the old ones."""
+        hurt = [one for one in self.damages if one.file.startswith("index")]
+        old = [one for one in hurt if one.kind in _CARRIED]
+        for path in sorted((self.broker.root / "index").iterdir()) if old else ():
+            name, size = f"index/{path.name}", path.stat().st_size
+            new = replace(old[0], file=name, start=0, stop=size, entries=frozenset())
+            self._damages.append(new)
+            self._marks[new] = self._marks_of(new)
 
     def _is_elsewhere(self, planted: Damage) -> bool:
         """Tell whether all entries of the log's messages that a file had are in others."""

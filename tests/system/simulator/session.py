@@ -328,6 +328,7 @@ class Session:
             self._relaid(
                 int(argv[argv.index("--slots") + 1]), int(argv[argv.index("--entries") + 1])
             )
+            self.world.carry()
         after = Files.of(self.world)
         self.report.answers[f"{argv[0]} (writes)", outcome.status] += 1
         shown = shlex.split(line)[1:]
