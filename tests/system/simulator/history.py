@@ -115,7 +115,7 @@ class World:
             one
             for one in self._damages
             if self._marks_of(one) & self._marks[one]
-            and not (one.kind == "lost" and self._is_elsewhere(one))
+            and not (self._has_no_entry(one) and self._is_elsewhere(one))
         ]
 
     def carry(self) -> None:
@@ -127,6 +127,13 @@ class World:
             new = replace(old[0], file=name, start=0, stop=size, entries=frozenset())
             self._damages.append(new)
             self._marks[new] = self._marks_of(new)
+
+    def _has_no_entry(self, planted: Damage) -> bool:
+        """Tell whether a damaged IndexFile is gone, or counts nothing that a lookup could find."""
+        path = self.broker.root / planted.file
+        is_bare = planted.file.startswith("index") and path.is_file()
+        is_bare = is_bare and not any(path.read_bytes()[16:])
+        return planted.kind == "lost" or is_bare
 
     def _is_elsewhere(self, planted: Damage) -> bool:
         """Tell whether all entries of the log's messages that a file had are in others."""

@@ -46,6 +46,8 @@ __all__ = ["Report", "Script", "Session", "play"]
 
 Step = dict[str, Any]
 _LENGTH = 40
+#: Beside which nobody is asked: no process outlives a power cut.
+_ALONE = {"start", "damage", "visit", "leave", "power"}
 #: How many questions and writes follow the last step of the broker, when damages were planted.
 _LAST = 20
 #: What versions asked for whose broker was killed, though its lock was free.
@@ -495,7 +497,7 @@ def _with_users(draw: Draw, session: Session, step: Step) -> Iterator[Step]:
     if draw.chance(0.1) and step["name"] != "start":
         asks = [_question(draw, session) for _ in range(draw.number(1, 2))]
         yield {"name": "during", "step": step, "after": draw.skewed(0, 15), "asks": asks}
-    elif draw.chance(0.06) and step["name"] not in {"start", "damage", "visit", "leave"}:
+    elif draw.chance(0.06) and step["name"] not in _ALONE:
         yield _several(draw, session, step)
     else:
         yield step
