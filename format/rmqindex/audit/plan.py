@@ -157,8 +157,7 @@ def whole_audit(
     if log is not None:
         findings = with_one_end(findings, log)
     findings = with_agreeing_remedies(findings, has_log=log is not None)
-    may_run = may_have_broker(Store.open(path, needs_index=False).index)
-    return with_broker_stopped(findings, may_run=may_run)
+    return with_broker_stopped(findings, may_run=may_have_broker(units[0].index))
 
 
 def _millis(since: int | datetime | timedelta | None) -> int | None:
