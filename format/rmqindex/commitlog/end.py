@@ -242,10 +242,8 @@ class LogTail:
         place = entry_place(self._file.path.parent, index) if end.fault.field == "term" else None
         if place is None or place[0] + place[1] != start + end.position or place[2] >= term:
             return None
-        frames.last = index, place[2]
-        checked = frames.check(self._source.read, end.position, size)
-        frames.last = index, term
-        if isinstance(checked, Fault):
+        as_noted = DLedgerFrames(start, (index, place[2]))
+        if isinstance(as_noted.check(self._source.read, end.position, size), Fault):
             return None
         byte = place[0] + TERM_OFFSET - start - end.position
         return Fault("term", byte, f"{place[2]}, as in DLedger's index", term)

@@ -22,10 +22,7 @@ if TYPE_CHECKING:
     from rmqindex.explanation.commands import Commands
     from rmqindex.explanation.evidence import Evidence
     from rmqindex.explanation.log_search import Fit, LogMessage
-    from rmqindex.explanation.result import (
-        LogReach,
-        OtherTopic,
-    )
+    from rmqindex.explanation.result import LogReach, OtherTopic
     from rmqindex.explanation.wording import Times
 
 _DAY = 24 * 3_600_000
