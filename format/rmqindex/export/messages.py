@@ -277,7 +277,7 @@ def _tell_waiting(
             RmqIndexError(
                 f"{log.files[-1].path.parent}: the message at offset {end}, the CommitLog's last, "
                 "waits for the next run: bytes of it seem to be missing, and no file "
-                f"{LOCK_NAME} in the store tells whether a broker is still writing it"
+                f"{LOCK_NAME} in the store proves that no broker is writing it still"
             )
         )
 

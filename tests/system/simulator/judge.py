@@ -281,6 +281,8 @@ class Judge:
                 continue
             rows, is_sure = self._rows_of(entry, text)
             is_damaged = entry.offset in self.damaged  # its time, too, may be another one
+            # What an earlier message left is looked for by that message's time.
+            is_sure &= entry.offset not in self.replaced or first <= entry.store_time <= last
             rows = [row for row in rows if is_damaged or first <= row[3] <= last]
             if outcome.user == "load, filtered":
                 rows = [row for row in rows if row[4] == "verified"]  # others have no key

@@ -344,7 +344,7 @@ class Session:
             about = self.judge().about
             self._add(
                 Fault(rule, user, f"{what} [{outcome.told()}]", about=about)
-                for rule, what in judge_export(self.world, argv, folder)
+                for rule, what in judge_export(self.world, argv, folder, outcome.stderr)
             )
         if before != after:
             self.world.adopt(before.changed(after))
