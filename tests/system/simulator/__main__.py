@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import faulthandler
 import importlib
+import importlib.util
 import json
 import multiprocessing
 import os
@@ -73,6 +74,8 @@ def main() -> int:
         "--power", action="store_true", help="then cut the power after every call of every write"
     )
     arguments = parser.parse_args()
+    if arguments.coverage and importlib.util.find_spec("coverage") is None:
+        parser.error("--coverage needs the package coverage, which is not installed")
     _settle(arguments.tree)
     if arguments.script is not None:
         return _print_script(arguments.script, arguments.until)
