@@ -32,11 +32,11 @@ test: $(VENV)/.dev
 	$(BIN)/python -m pytest -m spark -n 2 --dist loadfile tests/connector tests/docs
 
 ## make test-system  run all other tests in two processes: brokers, killed writers, long ones
-##               (npm; Maven, a JDK)
+##               (npm; Maven, a JDK); the longest files first, so that both processes end together
 test-system: $(VENV)/.dev
 	@.ci/check-java
 	@.ci/check-node
-	$(BIN)/python -m pytest -m system -n 2 --dist loadfile
+	$(BIN)/python -m pytest -m system -n 2 --dist loadfile --no-loadscope-reorder tests/system tests/docs tests/spec tests/connector tests/format tests/cli tests/project
 
 ## make lint     check style (ruff), types (mypy, strict), imports (import-linter) and workflows (zizmor)
 lint: $(VENV)/.dev

@@ -66,13 +66,15 @@ def test_each_kind_is_run_once_by_the_whole_check():
     assert re.findall(r"-m pytest -m (\w+)", "".join(targets)) == list(KINDS)
 
 
-def test_the_folders_of_the_tests_on_spark_are_all_that_make_test_collects_them_from(request):
-    """Collecting the others takes longer than some of the tests."""
+@pytest.mark.parametrize("kind", ["spark", "system"])
+def test_tests_are_in_the_folders_that_their_command_names(request, kind):
+    """Collecting the others takes longer than some of the tests; long files are to be first."""
     makefile = (ROOT / "Makefile").read_text()
-    folders = re.search(r"-m pytest -m spark .* loadfile (.*)", makefile)[1].split()
+    told = re.search(rf"-m pytest -m {kind} (.*)", makefile)[1].split()
+    folders = [f"{one}/" for one in told if one.startswith("tests/")]
     kinds = request.config.stash[COLLECTED]
-    on_spark = [node for node, marks in kinds.items() if marks == ["spark"]]
-    assert not [node for node in on_spark if not node.startswith(tuple(f"{f}/" for f in folders))]
+    of_kind = [node for node, marks in kinds.items() if marks == [kind]]
+    assert not [node for node in of_kind if not node.startswith(tuple(folders))]
     assert all((ROOT / folder).is_dir() for folder in folders)
 
 
