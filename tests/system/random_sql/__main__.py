@@ -45,7 +45,8 @@ def main() -> int:
     counts = f"{outcome.queries.total():,} queries in {outcome.statements:,} statements"
     print(f"\n{counts}, {outcome.seconds:.0f} s: {shapes}")
     print(
-        f"{outcome.answered:,} answered ({outcome.rows:,} rows; {outcome.empty:,} without any), "
+        f"{outcome.answered:,} answered ({outcome.rows:,} rows; {outcome.empty:,} without any; "
+        f"{outcome.pushed:,} by keys that were handed over), "
         f"{outcome.refusals.total():,} refused, {outcome.spark_errors.total():,} refused by Spark "
         f"itself on both sides, {len(outcome.faults)} different"
     )

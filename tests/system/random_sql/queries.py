@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -52,11 +53,13 @@ class Query:
         kind: Its shape.
         ours: Over the package.
         truth: Over the decoded rows.
+        binds: Whether it asks a ``table()`` that needs keys.
     """
 
     kind: str
     ours: str
     truth: str
+    binds: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,9 @@ def make_query(world: World, random: Random) -> Query:
     """Return a random statement over random relations."""
     kind = random.choice(list(_SHAPES))
     part = _SHAPES[kind](world, random)
-    return Query(kind, part.ours, part.truth)
+    needs = {relation.ours for relation in world.tables if relation.needs_keys}
+    binds = not needs.isdisjoint(re.findall(r"\w+", part.ours))
+    return Query(kind, part.ours, part.truth, binds)
 
 
 def _text(value: str) -> str:

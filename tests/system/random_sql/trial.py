@@ -53,6 +53,8 @@ class Outcome:
         answered: How many were answered, and the same on both sides.
         empty: How many of these have no rows.
         rows: How many rows they had.
+        pushed: How many of the answered ones ask a ``table()`` that answers only what binds its
+            keys, so that the engine has handed them over.
         refusals: How many were refused, by message.
         spark_errors: How many failed on both sides, with Spark's own error.
         faults: Those that differ.
@@ -64,6 +66,7 @@ class Outcome:
     answered: int = 0
     empty: int = 0
     rows: int = 0
+    pushed: int = 0
     refusals: Counter[str] = field(default_factory=Counter)
     spark_errors: Counter[str] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
@@ -188,6 +191,7 @@ def _judge_all(spark: SparkSession, queries: list[Query], outcome: Outcome, rand
         outcome.faults.append(f"{told}\n  {ours}\n  {truth}")
         return
     outcome.answered += len(queries)
+    outcome.pushed += sum(query.binds for query in queries)
     outcome.rows += found.total()
     outcome.empty += len(queries) - len({row[1 : row.index(",")] for row in found})
 
@@ -228,6 +232,7 @@ def _judge(spark: SparkSession, query: Query, outcome: Outcome, random: Random) 
     else:
         assert found is not None
         outcome.answered += 1
+        outcome.pushed += query.binds
         outcome.rows += found.total()
         outcome.empty += not found
 
