@@ -80,7 +80,7 @@ differential: $(VENV)/.dev
 	@.ci/check-maven
 	$(BIN)/python -m tests.system.differential $(DIFFERENTIAL)
 
-## make random-sql  13,000 random statements on Spark, DuckDB, Polars and DataFusion (an hour)
+## make random-sql  15,600 random statements on Spark, DuckDB, Polars, DataFusion and Sail (an hour)
 random-sql: $(VENV)/.dev
 	@.ci/check-java
 	$(BIN)/python -m tests.system.random_sql --session classic $(RANDOM_SQL)
@@ -88,6 +88,7 @@ random-sql: $(VENV)/.dev
 	$(BIN)/python -m tests.system.random_sql --session duckdb $(RANDOM_SQL)
 	$(BIN)/python -m tests.system.random_sql --session polars $(RANDOM_SQL)
 	$(BIN)/python -m tests.system.random_sql --session datafusion $(RANDOM_SQL)
+	$(BIN)/python -m tests.system.random_sql --session sail $(RANDOM_SQL)
 
 ## make fuzz     fuzz the decoders, 20 seconds each target (seven minutes)
 fuzz: $(VENV)/.fuzz

@@ -1,25 +1,19 @@
-"""Sail, a server of Spark Connect without Java, answers as Spark does or refuses by name.
-
-Its wheel comes from a package index, with the PySpark that its version knows, into a directory of
-its own: the tests' PySpark is a later one.
-"""
+"""Sail, a server of Spark Connect without Java, answers as Spark does or refuses by name."""
 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
 
 import pytest
+from tests.support.sail import sail_environment
 
 pytestmark = pytest.mark.system
 
 ROOT = Path(__file__).resolve().parents[2]
-#: What was tested; ``docs/reference/versions.md`` says so.
-WHEELS = ("pysail==0.7.2", "pyspark-client==4.2.0")
 #: Some ten times what the longest program takes.
 HANG_SECONDS = 300
 LIST = "a query on table() must bind both topic and key with =, <=> or IN"
@@ -50,10 +44,7 @@ def run(command, environment, tries=3):
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory):
     """Return the environment of a program that runs Sail."""
-    wheels = tmp_path_factory.mktemp("sail")
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
-    subprocess.run([*pip, "--no-deps", "--target", wheels, *WHEELS], check=True)
-    return {**os.environ, "PYTHONPATH": str(wheels), "RUST_LOG": "error"}
+    return sail_environment(tmp_path_factory.mktemp("sail"))
 
 
 @pytest.fixture(scope="module")

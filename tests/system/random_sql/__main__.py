@@ -1,15 +1,20 @@
 """The big run: ``python -m tests.system.random_sql --queries 2500 --session connect``.
 
-The sessions ``duckdb``, ``polars`` and ``datafusion`` ask ``MessageStore.dataset()``.
+The sessions ``duckdb``, ``polars`` and ``datafusion`` ask ``MessageStore.dataset()``; ``sail`` gets
+Sail from a package index, unless it is there.
 """
 
 from __future__ import annotations
 
 import argparse
+import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from random import SystemRandom
 from tempfile import TemporaryDirectory
+
+from tests.support.sail import sail_environment
 
 from .datasets import ENGINES, run_dataset_trial
 from .trial import classic_session, connect_session, run_trial, sail_session
@@ -31,6 +36,10 @@ def main() -> int:
     parser.add_argument("--session", choices=sorted([*_SESSIONS, *ENGINES]), default="classic")
     parser.add_argument("--seed", type=int, help="of all choices; by default a new one")
     arguments = parser.parse_args()
+    if arguments.session == "sail" and find_spec("pysail") is None:
+        with TemporaryDirectory() as wheels:
+            again = [sys.executable, "-m", "tests.system.random_sql", *sys.argv[1:]]
+            return subprocess.call(again, env=sail_environment(Path(wheels)))
     seed = SystemRandom().randrange(_MOST_SEEDS) if arguments.seed is None else arguments.seed
     print(f"seed {seed}, {arguments.session}", flush=True)
     if arguments.session in ENGINES:
