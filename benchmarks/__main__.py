@@ -27,6 +27,7 @@ LINES = {
     "warm": ("_warm_lines", "warm"),
     "start-up": ("_shell_lines", "start_up"),
     "dataset": ("_dataset_lines", "dataset"),
+    "engines": ("_engine_lines", "engines"),
     "rebuild": ("_rebuild_lines", "rebuild"),
     "recovery": ("_rebuild_lines", "recovery"),
     "crossover": ("_join_lines", "crossover"),

@@ -68,6 +68,7 @@ class Sizes:
         join_files: How many files the keys of joins are looked up in.
         join_keys: Keys of the large join.
         few_keys: Keys of the small join.
+        engine_keys: Keys of the join in each engine.
         rounds: Rounds of the fast lines.
         slow_rounds: Rounds of those that take tens of seconds.
         join_rounds: Rounds of those that take a minute.
@@ -89,6 +90,7 @@ class Sizes:
     join_files: int = 10
     join_keys: int = 10_000_000
     few_keys: int = 10_000
+    engine_keys: int = 1_000_000
     rounds: int = 7
     slow_rounds: int = 3
     join_rounds: int = 3
@@ -111,6 +113,7 @@ class Sizes:
             request_files=(10,),
             join_keys=20_000,
             few_keys=1_000,
+            engine_keys=20_000,
             rounds=3,
             slow_rounds=2,
             join_rounds=1,

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-    from benchmarks._context import Context
-
 __all__ = ["FLOORS", "CountingWriter", "Floor", "load_floor"]
 
 _BATCH = 65_536
@@ -45,7 +43,7 @@ class Floor(DataSource):
         """Return the schema asked for."""
         return self.options["schema"]
 
-    def reader(self, schema: StructType) -> FloorReader:
+    def reader(self, schema: StructType | pa.Schema) -> FloorReader:
         """Return the reader."""
         return FloorReader(schema, int(self.options["rows"]), int(self.options["partitions"]))
 
@@ -61,7 +59,7 @@ class Floor(DataSource):
 class FloorReader(DataSourceReader):
     """Hands out one prebuilt batch again and again."""
 
-    def __init__(self, schema: StructType, rows: int, partitions: int) -> None:
+    def __init__(self, schema: StructType | pa.Schema, rows: int, partitions: int) -> None:
         """Take the size of the whole."""
         self._schema = schema
         self._rows = rows
@@ -74,7 +72,9 @@ class FloorReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the batch as often as needed."""
-        schema = to_arrow_schema(self._schema, timezone="UTC")
+        schema = self._schema
+        if not isinstance(schema, pa.Schema):  # as Sail hands it over
+            schema = to_arrow_schema(schema, timezone="UTC")
         columns = []
         for field in schema:
             text = pa.types.is_string(field.type)
@@ -110,14 +110,14 @@ class CountingStreamWriter(DataSourceStreamArrowWriter):
 FLOORS = (Floor,)
 
 
-def load_floor(context: Context, like: DataFrame, rows: int, partitions: int = 1) -> DataFrame:
+def load_floor(like: DataFrame, rows: int, partitions: int = 1) -> DataFrame:
     """Return rows of the source that does no work, with the columns of another DataFrame."""
     schema = ", ".join(
         f"{field.name} {field.dataType.simpleString()}{'' if field.nullable else ' NOT NULL'}"
         for field in like.schema
     )
     return (
-        context.spark.read.format("floor")
+        like.sparkSession.read.format("floor")
         .option("schema", schema)
         .option("rows", str(rows))
         .option("partitions", str(partitions))

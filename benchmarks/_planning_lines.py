@@ -53,7 +53,7 @@ def _queries(context: Context, index: Path) -> Iterator[Comparison]:
         (f"load() of an index of {_ENTRIES} entries", load, _ENTRIES, "true"),
         (f"one key through table(), an index of {_ENTRIES} entries", look_up, 1, one_key),
     ):
-        floor = partial(load_floor, context, ours(), rows)
+        floor = partial(load_floor, ours(), rows)
         assert len(ours().where(condition).collect()) == rows
         measured = interleaved(
             {_OURS: _collected(ours, condition), _FLOOR: _collected(floor, condition)},

@@ -35,7 +35,7 @@ def _noop(df: DataFrame) -> Callable[[], float]:
 
 
 def _floor(context: Context, like: DataFrame) -> DataFrame:
-    return load_floor(context, like, context.sizes.rows, like.rdd.getNumPartitions())
+    return load_floor(like, context.sizes.rows, like.rdd.getNumPartitions())
 
 
 def scan(context: Context) -> Iterator[Comparison]:
@@ -92,7 +92,7 @@ def one_key(context: Context) -> Iterator[Comparison]:
         ).to_pylist()
     )
     ours = table(context.spark, context.index)
-    tiny = load_floor(context, ours, 1)
+    tiny = load_floor(ours, 1)
     parquet = context.spark.read.parquet(str(context.bloom))
 
     def find(df: DataFrame, *, there: bool = True) -> Callable[[], float]:
