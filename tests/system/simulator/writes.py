@@ -269,11 +269,17 @@ def _changed(before: Files, after: Files) -> list[str]:
     return sorted(name for name in names if before.digests.get(name) != after.digests.get(name))
 
 
-def _current(world: World) -> set[tuple[int, int]]:
-    """Return hash and offset of all keys and tags of the messages in the log."""
+def _current(world: World, argv: Sequence[str]) -> set[tuple[int, int]]:
+    """Return hash and offset of all keys and tags of the messages in the log.
+
+    Those of tags may go where a command says so.
+    """
     rows = set()
     for message in world.truth.messages:
-        rows |= {(java_hash(text), message.offset) for text in message.texts}
+        texts = message.texts
+        if "--no-index-tags" in argv:
+            texts = [f"{message.topic}#{key}" for key in message.keys]
+        rows |= {(java_hash(text), message.offset) for text in texts}
     return rows
 
 
@@ -307,7 +313,7 @@ def _lost_entries(
         and argv[0] != "recover"
         and before.digests.get(damage.file) != after.digests.get(damage.file)
     }
-    current = _current(world)
+    current = _current(world, argv)
     wrong = sorted(
         (offset, code)
         for code, offset in lost & set(world.broker.texts)  # others are damaged bytes
