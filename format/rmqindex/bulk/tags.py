@@ -310,7 +310,10 @@ class _TagEvidence:
             offsets, hashes = self._uncounted[path]
             return offsets[start:stop], hashes[start:stop]
         with open_file(path, self._layout) as file:
-            (batch,) = file.scan(start + FIRST_POSITION, stop + FIRST_POSITION, _COLUMNS)
+            # At most one batch; of a damaged file, no entry of the range may be sound.
+            batch = next(file.scan(start + FIRST_POSITION, stop + FIRST_POSITION, _COLUMNS), None)
+        if batch is None:
+            return np.empty(0, np.int64), np.empty(0, np.int32)
         return batch["phy_offset"].to_numpy(), batch["key_hash"].to_numpy()
 
     def _count_of(self, path: Location) -> int:
