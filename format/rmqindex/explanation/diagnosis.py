@@ -6,9 +6,13 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rmqindex.consumequeue.paths import nearest_topic
 from rmqindex.errors import counted
-from rmqindex.explanation.index_search import is_spelling, swapped_pairs, topic_code
+from rmqindex.explanation.index_search import (
+    is_spelling,
+    likely_topic,
+    swapped_pairs,
+    topic_code,
+)
 from rmqindex.explanation.result import EXPLAIN_REASONS, Reason, entries_text, outside
 from rmqindex.explanation.wording import listed, ranges
 from rmqindex.keys.hashing import index_key
@@ -419,7 +423,7 @@ def _unknown_topic(evidence: Evidence, commands: Commands) -> Iterator[Reason]:
     if swapped:
         hits = next(iter(evidence.swapped), None)
         meant = swapped[0] if hits is None else (hits.topic, hits.key)
-        sentence = f"{EXPLAIN_REASONS['swapped']} {meant[0]} is a topic of the store, {topic} none."
+        sentence = f"{EXPLAIN_REASONS['swapped']} {meant[0]} is a topic of the store."
         if hits is None:
             yield Reason("swapped", sentence, commands.explain(*meant), meant[0])
             return
@@ -430,12 +434,12 @@ def _unknown_topic(evidence: Evidence, commands: Commands) -> Iterator[Reason]:
         return
     if any(is_spelling(other.topic, topic) for other in evidence.others):
         return  # that reason says it
-    near = nearest_topic(topic, names)
+    near = likely_topic(topic, names)
     if near is None:
-        yield Reason("topic_unknown", f"The store has no topic {topic}.")
+        yield Reason("topic_unknown", f"The store has no queue of the topic {topic}.")
         return
     remedy = commands.lookup if near in evidence.indexed_topics else commands.explain
-    sentence = f"The store has no topic {topic}; the nearest one is {near}."
+    sentence = f"The store has no queue of the topic {topic}; the nearest topic is {near}."
     yield Reason("topic_unknown", sentence, remedy(near, key), near)
 
 

@@ -18,7 +18,7 @@ from rmqindex.explanation.result import FileExplanation, HitExplanation, OtherTo
 from rmqindex.indexfile.committed import open_index_source
 from rmqindex.keys.hashing import index_key, key_hash
 from rmqindex.layout.index_file import FIRST_POSITION, INVALID_INDEX
-from rmqindex.layout.queue import HALF_TOPIC, OP_TOPIC, SCHEDULE_TOPIC
+from rmqindex.layout.queue import HALF_TOPIC, LMQ_PREFIX, OP_TOPIC, SCHEDULE_TOPIC
 from rmqindex.layout.store import BATCH_FOLDER, QUEUE_FOLDER
 from rmqindex.query.message_keys import SearchedFile
 from rmqindex.query.verification import NO_LOG, Verdict, Verifier
@@ -301,7 +301,16 @@ def swapped_pairs(topic: str, key: str, names: Sequence[str]) -> list[tuple[str,
     """
     if topic in names:
         return []
-    return [(name, topic) for name in names if name == key or is_spelling(name, key)]
+    meant = (name for name in names if name == key or is_spelling(name, key))
+    return [(name, topic) for name in meant if not name.startswith(LMQ_PREFIX)]
+
+
+def likely_topic(topic: str, names: Sequence[str]) -> str | None:
+    """Return the topic that is nearest to one that a store lacks.
+
+    No light queue is: its messages are indexed under the topics that they were sent to.
+    """
+    return nearest_topic(topic, [name for name in names if not name.startswith(LMQ_PREFIX)])
 
 
 def topic_hints(roots: Iterable[Location], pairs: Iterable[tuple[str, str]]) -> list[str]:
@@ -326,11 +335,12 @@ def topic_hints(roots: Iterable[Location], pairs: Iterable[tuple[str, str]]) -> 
     for topic, key in keys.items() if names else ():
         if topic in names:
             continue
-        text = f"the topic {topic!r} is none of the store's"
+        # Messages of a topic that was deleted are still found.
+        text = f"there is no queue of the topic {topic!r}"
         if swapped := swapped_pairs(topic, key, sorted(names)):
-            text += f", and {swapped[0][0]!r} is one: topic and key may be in each other's place"
-        elif (near := nearest_topic(topic, sorted(names))) is not None:
-            text += f"; the nearest one is {near!r}"
+            text += f"; {swapped[0][0]!r} is a topic: the two may be in each other's place"
+        elif (near := likely_topic(topic, sorted(names))) is not None:
+            text += f"; the nearest topic is {near!r}"
         texts.append(text)
     return texts[:_MOST_HINTS]
 

@@ -110,15 +110,15 @@ def test_a_plan_reads_no_message(store, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("topic", "key", "hint"),
     [
-        ("order-49", "TopicTest", "'TopicTest' is one: topic and key may be in each other's place"),
-        ("TopicTes", "order-49", "the nearest one is 'TopicTest'"),
-        ("Nope", "order-49", "the topic 'Nope' is none of the store's"),
+        ("order-49", "TopicTest", "'TopicTest' is a topic: the two may be in each other's place"),
+        ("TopicTes", "order-49", "the nearest topic is 'TopicTest'"),
+        ("Nope", "order-49", "there is no queue of the topic 'Nope'"),
     ],
 )
 def test_a_topic_that_the_store_does_not_have_is_a_warning(caplog, topic, key, hint):
     """It answers with no row, so the log line is all that tells why."""
     (line,) = warnings(caplog, path=SAMPLE, topic=topic, keys=f'["{key}"]')
-    assert line.startswith(f"{SAMPLE}: the topic {topic!r} is none of the store's")
+    assert line.startswith(f"{SAMPLE}: there is no queue of the topic {topic!r}")
     assert line.endswith(hint)
 
 

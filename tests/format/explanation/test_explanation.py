@@ -526,6 +526,20 @@ class TestTopics:
         shutil.rmtree(store / "consumequeue")
         assert "topic_unknown" not in codes(explain(store, "Old", "nobody"))
 
+    def test_a_light_queue_is_no_topic_to_ask_for(self, tmp_path):
+        """Its messages are indexed under the topics that they were sent to."""
+        store = shutil.copytree(rmqindex.sample_store(), tmp_path / "store")
+        (store / "consumequeue" / "%LMQ%device-1" / "0").mkdir(parents=True)
+        assert reason(explain(store, "%LMQ%device-2", "nobody"), "topic_unknown").topic is None
+        assert "swapped" not in codes(explain(store, "nobody", "%LMQ%device-1"))
+
+    def test_messages_of_a_topic_that_was_deleted_stay(self, tmp_path):
+        """So what is said to be missing is the queue, and not the topic."""
+        store = shutil.copytree(rmqindex.sample_store(), tmp_path / "store")
+        shutil.rmtree(store / "consumequeue" / "TopicTest")
+        found = reason(explain(store, "TopicTest", "nobody"), "topic_unknown")
+        assert found.sentence.startswith("The store has no queue of the topic TopicTest")
+
     def test_a_key_of_another_topic(self, broker):
         """Every topic with a ConsumeQueue is tried."""
         explained = explain(broker, "Orders", "task-45")
