@@ -77,6 +77,14 @@ class TestEmptyAnswers:
         assert "; 0 at other times; `" in run(*asked, "--end", "2023-11-13")[2]
         assert "no entry of TopicTest#no-such-key; `" in run(*asked)[2]
 
+    def test_the_nearest_pair_is_not_bound_to_the_range(self, run):
+        """What is said of it holds at any time, as its entries may be outside."""
+        asked = ("lookup", STORE, "topictest", "order-49")
+        assert ", but 11 of TopicTest#order-49; `" in run(*asked)[2]
+        assert (
+            ", but 11 of TopicTest#order-49 at any time; `" in run(*asked, "--end", "2023-11-13")[2]
+        )
+
     def test_a_document_has_the_number(self, run):
         """Null where entries were found, or where no range was given."""
         for bounds, others in ((("--end", "2023-11-13"), 11), ((), None)):

@@ -79,6 +79,7 @@ class Miss:
         if self.nearest is not None:
             *pair, count = self.nearest
             near = f", but {count} of {index_key(*pair)}"
+            near += " at any time" if others else ""  # the range was not asked of them
         text = f"no entry of {index_key(*asked)}{window}{others}{near}"
         return Nothing(text, asked, self.options)
 
