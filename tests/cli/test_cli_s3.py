@@ -99,3 +99,14 @@ def test_a_rebuild_says_that_it_writes_directories_alone(run, s3_store, name, op
     where = str(tmp_path / "made")
     geometry = LAYOUT if name == "rebuild" else ()
     assert run(*(where if each == "DIR" else each for each in command), *geometry)[0] == 0
+
+
+def test_a_rebuild_takes_what_the_index_there_shows(run, s3_store, tmp_path):
+    """Its tags; and its geometry is asked for, where the default would be another."""
+    out = tmp_path / "made"
+    code, _, err = run("rebuild", s3_store, "--out", out)
+    assert code == 2
+    assert "no file tells the geometry: give --max-hash-slot-num and --max-index-num" in err
+    code, text, _ = run("rebuild", s3_store, "--out", out, *LAYOUT)
+    assert code == 0
+    assert "Tags are not indexed, as the existing files show" in text

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from rmqindex.commitlog.reading import UnagreedTail
     from rmqindex.errors import CorruptCommitLogError
     from rmqindex.indexfile.entries import Mode
-    from rmqindex.storage.location import PathLike
+    from rmqindex.storage.location import Location, PathLike
     from rmqindex.store.snapshot import IndexSnapshot
     from rmqindex.transaction.directories import FileEntry
 
@@ -224,15 +224,17 @@ def rebuild_index(
         present, unfinished = present_files(target, log, resume=resume, replace=replace)
         beside = _index_beside(log)
         models = present.entries or ([] if beside is None else index_entries(beside))
-        layout, basis = _chosen_layout(layout, models, beside is None or bool(present.entries))
+        is_elsewhere = beside is None or beside.local is None
+        layout, basis = _chosen_layout(layout, models, is_elsewhere or bool(present.entries))
         if not layout.capacity:
             raise ValueError(f"index_num: expected at least 2 to index messages, got {layout}")
         zone = zone_of(time_zone)
-        begin = _resume(present, layout, log, mode, own=target == beside) if resume else None
+        is_own_index = beside is not None and target == beside.local
+        begin = _resume(present, layout, log, mode, own=is_own_index) if resume else None
         begin = begin or Start(log.min_offset if start is None else start)
         unagreed, takes_all = log.unagreed_tail(stop), start is None and stop is None
         stop = log.agreed_stop(stop)
-        roots = [target] if beside is None else [target, beside]
+        roots: list[PathLike] = [target] if beside is None else [target, beside]
         tags = partial(
             choose_tags,
             None if index_tags == "auto" else index_tags,
@@ -312,15 +314,14 @@ def _range(
     return int_or_none("start", start, 0), int_or_none("stop", stop, 0)
 
 
-def _index_beside(log: CommitLog) -> Path | None:
+def _index_beside(log: CommitLog) -> Location | None:
     """Return the index directory of the store that a log belongs to, if it has a usual folder."""
-    first = log.files[0].path.local if log.files else None
-    if first is None:
+    if not log.files:
         return None
-    folder = Path(os.path.abspath(first)).parent  # noqa: PTH100  (links stay)
+    folder = log.files[0].path.absolute.parent  # links stay
     if folder.name == DATA_FOLDER and folder.parent.name.startswith(DLEDGER_PREFIX):
-        return folder.parent.parent / INDEX_FOLDER
-    return folder.parent / INDEX_FOLDER if folder.name == COMMITLOG_FOLDER else None
+        return folder.parent.parent.child(INDEX_FOLDER)
+    return folder.parent.child(INDEX_FOLDER) if folder.name == COMMITLOG_FOLDER else None
 
 
 def _ensure_log_of(target: Path, log: CommitLog, *, allow_loss: bool) -> bool:
