@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import json
 import logging
 import os
 import stat
+import time
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from tempfile import gettempdir
@@ -37,6 +39,12 @@ _SHOWN = 3
 # and the field and key of the answer.
 _ASKING = "lastplan"
 _METADATA = "plan"
+
+_SPARK_DIRECTORIES = "SPARK_LOCAL_DIRS"
+# How many plans a process saves until it deletes those that nobody asks for any more.
+_TIDIED_EVERY = 256
+_KEPT_SECONDS = 86_400
+_records = itertools.count()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +118,7 @@ def state_directory() -> Path:
     It is Spark's local directory, which Spark deletes with the application.
     If Spark names none, it is a directory that only this user may write to, in the temp directory.
     """
-    first = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
+    first = os.environ.get(_SPARK_DIRECTORIES, "").split(",")[0]
     user = os.geteuid()
     directory = Path(first) / "rmqindex" if first else Path(gettempdir()) / f"rmqindex-{user}"
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -142,8 +150,20 @@ def record_plan(options: Mapping[str, str], plan: Plan) -> None:
     with contextlib.suppress(OSError, RmqIndexError):
         path = _record_path(options)
         fresh = path.with_suffix(f".{os.getpid()}")
-        write_own(fresh, json.dumps(to_json(plan)).encode())
+        write_own(fresh, json.dumps(to_json(plan)).encode(), sync=False)
         fresh.replace(path)
+        # Spark's own directory goes with the application.
+        if not os.environ.get(_SPARK_DIRECTORIES) and next(_records) % _TIDIED_EVERY == 0:
+            _forget_old(path.parent)
+
+
+def _forget_old(directory: Path) -> None:
+    """Delete the plans of long ago, of which each ``table()`` leaves one."""
+    oldest = time.time() - _KEPT_SECONDS
+    for path in directory.glob("plan-*"):
+        with contextlib.suppress(FileNotFoundError):  # another process deletes them as well
+            if path.stat().st_mtime < oldest:
+                path.unlink()
 
 
 def plan_schema(options: Mapping[str, str]) -> StructType:

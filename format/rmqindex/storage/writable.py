@@ -80,13 +80,14 @@ class WritableFile(io.FileIO):
             super().close()
 
 
-def write_own(path: Path, data: bytes, mode: int | None = None) -> None:
+def write_own(path: Path, data: bytes, mode: int | None = None, *, sync: bool = True) -> None:
     """Replace a file of this project, and sync it to disk.
 
     Args:
         path: The file; whatever has its name is replaced, a link included.
         data: Its whole content.
         mode: Its permissions; None for those of any new file.
+        sync: False for one that nobody needs after the machine has failed.
 
     Raises:
         OSError: It cannot be written.
@@ -97,7 +98,8 @@ def write_own(path: Path, data: bytes, mode: int | None = None) -> None:
         if mode is not None:
             with naming(path):
                 os.fchmod(file.fileno(), mode)
-        file.sync()
+        if sync:
+            file.sync()
 
 
 def copy_sparse(source: Path, target: Path) -> None:
