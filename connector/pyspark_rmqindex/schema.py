@@ -27,7 +27,7 @@ from pyspark.sql.types import (
 from rmqindex import RmqIndexError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 KEY_COLUMNS: dict[str, DataType] = {"topic": StringType(), "key": StringType()}
 
@@ -134,6 +134,8 @@ class Columns(StructType):
 
     #: The Arrow schema that an engine asked for; None for the one that Spark requires.
     asked: pa.Schema | None = None
+    #: What is done when an engine takes them by Arrow's protocol, as Spark does not.
+    when_taken: Callable[[], None] | None = None
 
     @classmethod
     def typeName(cls) -> str:  # noqa: N802  (Spark's name, which it makes of the class's)
@@ -164,6 +166,8 @@ class Columns(StructType):
 
     def __arrow_c_schema__(self) -> object:
         """Return the Arrow schema, as Arrow's protocol has it, with the metadata of the columns."""
+        if self.when_taken is not None:
+            self.when_taken()
         fields = [
             # PySpark 4.1 would leave it out.
             arrow.with_metadata({_METADATA: json.dumps(field.metadata)} if field.metadata else None)
@@ -195,7 +199,7 @@ def full_schema(
     message: bool = False,
     store: bool = False,
     text: bool = False,
-) -> StructType:
+) -> Columns:
     """Return every column of entries, in the documented order."""
     columns = {**KEY_COLUMNS, **ENTRY_COLUMNS} if keys else dict(ENTRY_COLUMNS)
     if store:
@@ -217,24 +221,24 @@ def entry_schema(
     message: bool,
     store: bool,
     text: bool,
-) -> StructType:
+) -> Columns:
     """Return the columns of entries that the option ``columns`` names; None for all of these."""
     default = full_schema(keys=keys, log=log, message=message, store=store, text=text)
     full = full_schema(keys=keys, log=log, message=log, store=True, text=log)
     return select_columns(names, default, full)
 
 
-def finding_schema() -> StructType:
+def finding_schema() -> Columns:
     """Return every column of findings, in the documented order."""
     return _struct(FINDING_COLUMNS)
 
 
-def queue_schema(*, store: bool = False) -> StructType:
+def queue_schema(*, store: bool = False) -> Columns:
     """Return every column of ConsumeQueue units, in the documented order."""
     return _struct(_QUEUE_COLUMNS | {STORE_COLUMN: StringType()} if store else _QUEUE_COLUMNS)
 
 
-def message_schema(*, store: bool = False, text: bool = False) -> StructType:
+def message_schema(*, store: bool = False, text: bool = False) -> Columns:
     """Return every column of messages, in the documented order."""
     columns = _without_text(MESSAGE_COLUMNS)
     if store:
@@ -244,9 +248,7 @@ def message_schema(*, store: bool = False, text: bool = False) -> StructType:
     return _struct(columns)
 
 
-def select_columns(
-    names: Sequence[str] | None, default: StructType, full: StructType
-) -> StructType:
+def select_columns(names: Sequence[str] | None, default: Columns, full: StructType) -> Columns:
     """Return the columns that the option ``columns`` names."""
     if names is None:
         return default
@@ -273,7 +275,7 @@ def _without_text(columns: dict[str, DataType]) -> dict[str, DataType]:
     return {name: type_ for name, type_ in columns.items() if name != _TEXT_COLUMN}
 
 
-def _struct(columns: dict[str, DataType]) -> StructType:
+def _struct(columns: dict[str, DataType]) -> Columns:
     return Columns([StructField(name, type_) for name, type_ in columns.items()])
 
 

@@ -124,14 +124,14 @@ def new_relation_state(options: Mapping[str, str]) -> str | None:
 def create_state() -> str:
     """Create the state file of a new relation."""
     path = state_directory() / f"relation-{uuid.uuid4().hex}.json"
-    write_own(path, json.dumps(to_json(_Kept(None, 0))).encode())
+    write_own(path, json.dumps(to_json(_Kept(None, 0))).encode(), sync=False)
     return str(path)
 
 
 def drop_state(path: str | None) -> None:
     """Delete the state of a relation whose engine plans each scan by itself, as Sail does.
 
-    Only the schema that it asks for tells it from Spark, and comes after the state.
+    Only that it asks for a schema of Arrow tells it from Spark, and comes after the state.
     """
     if path is not None:
         with contextlib.suppress(OSError):  # a small file that nothing reads

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import (
@@ -71,7 +72,13 @@ class DefaultSource(DataSource):
                 text=options.body_text,
             )
         keeps_options = created is not None or (options.pushdown and "relation" not in raw)
-        return with_options(schema, raw) if keeps_options else schema
+        if keeps_options:
+            return with_options(schema, raw)
+        if self._relation_state is not None:
+            from pyspark_rmqindex.read.plan_leak import drop_state
+
+            schema.when_taken = partial(drop_state, self._relation_state)
+        return schema
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of the requested columns."""

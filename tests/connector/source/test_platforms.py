@@ -190,4 +190,5 @@ def test_a_table_leaves_no_record_of_its_queries_where_none_is_needed(tmp_path, 
         )
         assert rows_of(reader) == count
     DefaultSource({**options, "lastPlan": "true"}).schema()
+    pa.schema(DefaultSource(options).schema())  # a view, or df.columns
     assert not list(tmp_path.rglob("relation-*"))
