@@ -167,6 +167,16 @@ def audit_missing(directory: str, log: CommitLog, findings: Findings, broker: Br
     )
 
 
+def audit_gaps(log: CommitLog, findings: Findings) -> None:
+    """Say which files a log lacks between others: what was made anew since has no entry of them."""
+    behind = {file.start: str(file.path) for file in log.files}
+    for start, stop in log.gaps:
+        if stop < log.max_offset:
+            findings.add(
+                behind[stop], "log_damaged", None, f"a file before it, from {start}", "none"
+            )
+
+
 def audit_remains(log: CommitLog, findings: Findings) -> None:
     """Say which messages behind a log's end nothing proves to be of an earlier life of it."""
     tail = older_tail(log)

@@ -13,6 +13,7 @@ from rmqindex.audit.audited import open_audited, open_planned
 from rmqindex.audit.extent import (
     LogRange,
     audit_flushed,
+    audit_gaps,
     audit_missing,
     audit_remains,
     broker_of,
@@ -416,6 +417,7 @@ def _audit_store(unit: StoreUnit, log: CommitLog | None, findings: Findings) -> 
         is_unknown = any(each.layout is None and each.header.entry_count for each in members)
         if not is_unknown and all(member.first < 0 for member in members):
             audit_missing(unit.directory, log, findings, unit.broker)
+        audit_gaps(log, findings)
         audit_remains(log, findings)
         if unit.broker is not BrokerState.RUNNING:
             audit_flushed(log, findings)

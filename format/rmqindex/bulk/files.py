@@ -17,7 +17,7 @@ import numpy as np
 from rmqindex.bulk.sorted_runs import RunSet
 from rmqindex.errors import SAID_GEOMETRY, RmqIndexError
 from rmqindex.indexfile.committed import header_of
-from rmqindex.indexfile.geometry import Layout
+from rmqindex.indexfile.geometry import Layout, infer_layout
 from rmqindex.indexfile.reader import IndexFile
 from rmqindex.indexwriter.writer import InPlaceAppend, open_appender
 from rmqindex.layout.index_file import (
@@ -153,6 +153,27 @@ def open_file(path: Location, layout: Layout | None) -> IndexFile:
     return open_in_store(path, layout, "DROPMALFORMED")
 
 
+def shown_layout(entries: Sequence[FileEntry]) -> tuple[FileEntry, Layout] | None:
+    """Return the newest file that shows its geometry, and that; None where none does.
+
+    Raises:
+        RmqIndexError: Files show several, so that none is the broker's for sure.
+    """
+    found: dict[int, tuple[FileEntry, Layout]] = {}
+    for entry in reversed(entries):  # files of one size have one geometry
+        if entry.size not in found:
+            with suppress(RmqIndexError):  # without entries, or damaged; another may tell
+                found[entry.size] = entry, infer_layout(entry.path)
+    if len(found) > 1:
+        (newer, layout), (older, other) = list(found.values())[:2]
+        raise RmqIndexError(
+            f"{newer.path}: expected the {other.hash_slot_num} slots and {other.index_num} entries "
+            f"of {older.name}, got {layout.hash_slot_num} and {layout.index_num}: say which with "
+            f"{SAID_GEOMETRY} of broker.conf"
+        )
+    return next(iter(found.values()), None)
+
+
 def find_layout(entries: list[FileEntry], asked: Layout | None, *, check: bool) -> Layout:
     """Return the requested geometry, else that of the newest files, else RocketMQ's default.
 
@@ -166,7 +187,9 @@ def find_layout(entries: list[FileEntry], asked: Layout | None, *, check: bool) 
     filled = next((e for e in reversed(entries) if header_of(e.path).entry_count), None)
     if asked is None:
         if filled is not None:
-            return Layout.infer(filled.path)
+            shown = shown_layout(entries)
+            # The newest one says itself why it does not show any.
+            return shown[1] if shown and shown[0] is filled else Layout.infer(filled.path)
         for entry in entries:
             if entry.size != Layout().file_size:
                 raise RmqIndexError(

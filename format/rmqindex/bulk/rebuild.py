@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ import numpy as np
 
 from rmqindex.arguments import ensure_flags, int_or_none
 from rmqindex.bulk.committer import Committer
-from rmqindex.bulk.files import index_entries
+from rmqindex.bulk.files import index_entries, shown_layout
 from rmqindex.bulk.losses import LossJudge, SoundSpans, replacement_of
 from rmqindex.bulk.resume import (
     Leftover,
@@ -33,7 +33,7 @@ from rmqindex.bulk.tags import choose_tags
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.commitlog.snapshot import PassedOver, ensure_end, ensure_log_of, missing_parts
 from rmqindex.errors import SAID_GEOMETRY, RmqIndexError, command_line
-from rmqindex.indexfile.geometry import Layout, infer_layout
+from rmqindex.indexfile.geometry import Layout
 from rmqindex.layout.dledger import DATA_FOLDER
 from rmqindex.layout.store import COMMITLOG_FOLDER, DLEDGER_PREFIX, INDEX_FOLDER
 from rmqindex.record.batches import store_timestamps
@@ -476,9 +476,8 @@ def _chosen_layout(
     """Return the geometry of new files, and what decided it."""
     if asked is not None:
         return asked, "argument"
-    for entry in reversed(models):
-        with suppress(RmqIndexError):  # without entries, or damaged; another file may decide
-            return infer_layout(entry.path), "files"
+    if (shown := shown_layout(models)) is not None:
+        return shown[1], "files"
     default = Layout()
     if models and must_tell and all(entry.size != default.file_size for entry in models):
         raise RmqIndexError(

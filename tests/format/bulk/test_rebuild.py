@@ -142,6 +142,37 @@ def test_a_time_that_nothing_contradicts_is_kept(expired):
     assert kept.read_bytes() == damaged
 
 
+def test_files_of_several_geometries_do_not_say_which_is_the_brokers(tmp_path):
+    """A file that is longer by an entry seems to have been made for one more."""
+    written = Log(file_size=1 << 16)
+    for number in range(300):
+        properties = properties_text([("KEYS", f"k{number}")])
+        written.append(Message("T", properties=properties, store_timestamp=10**12 + number))
+    written.write_to(tmp_path / "commitlog")
+    files = rebuild_index(tmp_path, tmp_path / "index", LAYOUT).files
+    before = [file.read_bytes() for file in files]
+    files[-1].write_bytes(before[-1] + bytes(20))
+    told = r"expected the 97 slots and 200 entries of \d+, got 97 and 201: say which with"
+    with pytest.raises(RmqIndexError, match=told):
+        rebuild_index(tmp_path, tmp_path / "index", replace=True)
+    mended = rebuild_index(tmp_path, tmp_path / "index", LAYOUT, replace=True).files
+    assert [file.read_bytes() for file in mended] == before
+
+
+def test_a_file_that_the_log_lacks_is_told_where_no_entry_points_into_it(tmp_path):
+    """What is made anew of such a log has no entry of what was lost."""
+    written = Log(file_size=1 << 12)
+    for number in range(120):
+        properties = properties_text([("KEYS", f"k{number}")])
+        written.append(Message("T", properties=properties, store_timestamp=10**12 + number))
+    _, lost, behind, *_ = sorted(written.write_to(tmp_path / "commitlog").iterdir())
+    lost.unlink()
+    rebuild_index(tmp_path, tmp_path / "index", LAYOUT)
+    found = {row["rule"]: row for row in verify(tmp_path, "auto").to_pylist()}["log_damaged"]
+    assert (found["severity"], found["path"]) == ("error", str(behind))
+    assert found["expected"] == f"a file before it, from {1 << 12}"
+
+
 CHANGES = ("pwrite", "ftruncate", "rename", "replace", "link", "unlink", "mkdir", "fdatasync")
 
 
