@@ -169,7 +169,7 @@ def test_a_file_that_the_log_lacks_is_told_where_no_entry_points_into_it(tmp_pat
     lost.unlink()
     rebuild_index(tmp_path, tmp_path / "index", LAYOUT)
     found = {row["rule"]: row for row in verify(tmp_path, "auto").to_pylist()}["log_damaged"]
-    assert (found["severity"], found["path"]) == ("error", str(behind))
+    assert (found["severity"], found["file"]) == ("error", str(behind))
     assert found["expected"] == f"a file before it, from {1 << 12}"
 
 
