@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ sys.path[:0] = [str(HERE), str(SPEC), str(ROOT)]
 
 from tests.support.maven import class_path_of, compile_java  # noqa: E402
 
+import spectext  # noqa: E402
 from kit.archive import read_archive  # noqa: E402
 from kit.cases import CLASSES, cases_of  # noqa: E402
 from kit.program import Program  # noqa: E402
@@ -218,6 +220,10 @@ def page() -> str:
         "",
         *(f"- **{ran['name']} {ran['version']}**: {each.what}." for each, ran in runs.items()),
         "",
+        "## By chapter",
+        "",
+        *_by_chapter(runs),
+        "",
         "## By class",
         "",
         "Passed cases of each class that is claimed, and failed ones in bold.",
@@ -243,6 +249,38 @@ def _totals(ran: dict[str, Any]) -> str:
     cells = [f"{ran['name']} {ran['version']}", ", ".join(ran["editions"])]
     cells += [str(totals[name]) for name in ("passed", "failed", "skipped")]
     return f"| {' | '.join(cells)} | {met} of {len(asked)} |"
+
+
+CHAPTERS = {
+    "IDX": "the index",
+    "LOG": "[CommitLog](commitlog.md)",
+    "CQ": "[ConsumeQueue](consumequeue.md)",
+    "CHK": "[checkpoint](checkpoint.md)",
+    "MID": "[message ids](message-ids.md)",
+}
+
+
+def _by_chapter(runs: dict[Implementation, dict[str, Any]]) -> list[str]:
+    known = Counter(each.name.partition("-")[0] for each in spectext.requirements())
+    total = ", ".join(f"{known[name]} of {told}" for name, told in CHAPTERS.items())
+    rows = [["Implementation", *CHAPTERS.values(), "all"]]
+    rows.append(["---"] * len(rows[0]))
+    for ran in runs.values():
+        asked: Counter[str] = Counter()
+        met: Counter[str] = Counter()
+        for name, counts in ran["by_requirement"].items():
+            if counts["passed"] + counts["failed"]:
+                asked[name.partition("-")[0]] += 1
+                met[name.partition("-")[0]] += not counts["failed"]
+        cells = [f"{met[name]} of {asked[name]}" if asked[name] else "" for name in CHAPTERS]
+        cells.append(f"{met.total()} of {asked.total()}")
+        rows.append([f"{ran['name']} {ran['version']}", *cells])
+    return [
+        f"Requirements that were put to each, and how many of them it met; there are {total}.",
+        "What was put to one and is not met is among its failures, with the reason.",
+        "",
+        *(f"| {' | '.join(row)} |" for row in rows),
+    ]
 
 
 def _by_class(runs: dict[Implementation, dict[str, Any]]) -> list[str]:

@@ -63,7 +63,9 @@ def class_path_of(pom: Path, version: str) -> list[str]:
 
 
 def compile_java(source: Path, class_path: list[str], classes: Path) -> None:
-    """Compile a source file into a folder, with files there that silence RocketMQ's logs.
+    """Compile a source file, and those beside it that it needs, into a folder.
+
+    Files there silence RocketMQ's logs.
 
     Raises:
         UnavailableError: The compiler refuses it.
@@ -71,7 +73,8 @@ def compile_java(source: Path, class_path: list[str], classes: Path) -> None:
     for name in _QUIET_FILES:
         (classes / name).write_text(_QUIET)
     joined = os.pathsep.join(class_path)
-    _call(["javac", "-nowarn", "-cp", joined, "-d", str(classes), str(source)])
+    beside = ["-sourcepath", str(source.parent)]
+    _call(["javac", "-nowarn", "-cp", joined, *beside, "-d", str(classes), str(source)])
 
 
 def _call(command: list[str]) -> None:

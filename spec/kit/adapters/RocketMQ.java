@@ -22,7 +22,8 @@ import java.util.stream.Stream;
  * RocketMQ's own classes behind the protocol of the conformance kit.
  *
  * <p>It names them by text, so that one source fits every version, from com.alibaba's 3.2 on:
- * {@code java -cp JARS RocketMQ.java VERSION EDITION [PACKAGE]}.
+ * compile this with {@code javac}, and run {@code java -cp JARS:. RocketMQ VERSION EDITION
+ * [PACKAGE]}.
  */
 public final class RocketMQ {
     private static final String FLUSH_THREAD = "FlushIndexFileThread";
@@ -38,7 +39,7 @@ public final class RocketMQ {
     private static String version;
     private static String edition;
     private static String root;
-    private static Path scratch;
+    static Path scratch;
 
     private RocketMQ() {}
 
@@ -59,6 +60,8 @@ public final class RocketMQ {
             scratch = Files.createTempDirectory("kit");
             try {
                 answer.putAll(answer(request));
+            } catch (Unsupported error) {
+                answer.put("unsupported", error.getMessage());
             } catch (InvocationTargetException error) {
                 answer.put("error", String.valueOf(error.getCause()));
             } catch (Exception error) {
@@ -89,14 +92,18 @@ public final class RocketMQ {
             case "decode_properties": return properties(request);
             case "read_checkpoint": return readCheckpoint(request);
             case "write_checkpoint": return writeCheckpoint(request);
-            default: return Map.of("unsupported", request.get("op"));
+            default: return StoreChapters.answer(request);
         }
     }
 
-    private static Map<String, Object> hello() {
+    private static Map<String, Object> hello() throws Exception {
         List<String> operations = new ArrayList<>(List.of("hash", "decode_text", "create",
                 "put", "select", "time_match", "load", "total_size", "query", "expire", "build", "build_names", "decode_properties",
                 "read_checkpoint", "write_checkpoint"));
+        if (root.startsWith("org")) {
+            operations.addAll(StoreChapters.OPERATIONS);
+            StoreChapters.clock(); // Compiling takes a while, which only this answer may.
+        }
         Map<String, Object> answer = new LinkedHashMap<>();
         answer.put("protocol", 1L);
         answer.put("name", root.startsWith("org") ? "Apache RocketMQ" : "Alibaba RocketMQ");
@@ -442,11 +449,11 @@ public final class RocketMQ {
         }
     }
 
-    private static Class<?> type(String name) throws ClassNotFoundException {
+    static Class<?> type(String name) throws ClassNotFoundException {
         return Class.forName(root + "." + name);
     }
 
-    private static Method method(Object target, String name, int arguments) {
+    static Method method(Object target, String name, int arguments) {
         for (Method method : target.getClass().getMethods()) {
             if (method.getName().equals(name) && method.getParameterCount() == arguments) {
                 return method;
@@ -455,7 +462,7 @@ public final class RocketMQ {
         return null;
     }
 
-    private static Object call(Object target, String name, Object... arguments) throws Exception {
+    static Object call(Object target, String name, Object... arguments) throws Exception {
         Method method = method(target, name, arguments.length);
         if (method == null) {
             throw new NoSuchMethodException(name);
@@ -464,7 +471,7 @@ public final class RocketMQ {
         return method.invoke(target, arguments);
     }
 
-    private static void set(Object target, String name, Object value) throws Exception {
+    static void set(Object target, String name, Object value) throws Exception {
         Field field = target.getClass().getDeclaredField(name);
         field.setAccessible(true);
         field.set(target, value);
@@ -476,28 +483,37 @@ public final class RocketMQ {
         return (sun.misc.Unsafe) field.get(null);
     }
 
-    private static long number(Object value) {
+    static long number(Object value) {
         return ((Number) value).longValue();
     }
 
-    private static String hex(Path path) throws Exception {
+    static String hex(Path path) throws Exception {
         return HexFormat.of().formatHex(Files.readAllBytes(path));
     }
 
-    private static Map<String, Object> one(String name, Object value) {
+    static Map<String, Object> one(String name, Object value) {
         Map<String, Object> answer = new LinkedHashMap<>();
         answer.put(name, value);
         return answer;
     }
 
     @SuppressWarnings("unchecked")
-    private static Map<String, Object> object(Object value) {
+    static Map<String, Object> object(Object value) {
         return (Map<String, Object>) value;
     }
 
-    private static void delete(Path path) throws Exception {
+    static void delete(Path path) throws Exception {
         try (Stream<Path> paths = Files.walk(path)) {
             paths.sorted(Comparator.reverseOrder()).map(Path::toFile).forEach(File::delete);
+        }
+    }
+
+    /** Says that a version has no answer, which is none of its faults. */
+    static final class Unsupported extends RuntimeException {
+        private static final long serialVersionUID = 1;
+
+        Unsupported(String what) {
+            super(what);
         }
     }
 

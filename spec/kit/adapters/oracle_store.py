@@ -46,6 +46,8 @@ def decode_commitlog(request: dict[str, Any]) -> dict[str, Any]:
     """Decode the records of a file that is the only one of its log."""
     if request["class"] == "lenient_reader":
         found = logs_oracle.read_leniently(_data(request), int(request["file"]["name"]))
+    elif request["class"] == "broker_faithful_reader":
+        found = _taken(request)
     else:
         logs_oracle.read_log({request["file"]["name"]: _data(request)})
         found = _walk(request).records
@@ -62,6 +64,13 @@ def decode_commitlog(request: dict[str, Any]) -> dict[str, Any]:
         }
         records.append({name: fields[name] for name in request["fields"]})
     return {"records": records}
+
+
+def _taken(request: dict[str, Any]) -> list[tuple[int, logs_oracle.Record]]:
+    """Return the records that a broker's check takes, as far as they are sound."""
+    sound = dict(_walk(request).records)
+    checks = logs_oracle.check_all(_data(request), check_crc=False, property_crc_alone=False)
+    return [(at, sound[at]) for at, size, is_success in checks if is_success and size > 0]
 
 
 def walk_commitlog(request: dict[str, Any]) -> dict[str, Any]:
