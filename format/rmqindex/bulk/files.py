@@ -175,7 +175,7 @@ def shown_layout(entries: Sequence[FileEntry]) -> tuple[FileEntry, Layout] | Non
 
 
 def find_layout(entries: list[FileEntry], asked: Layout | None, *, check: bool) -> Layout:
-    """Return the requested geometry, else that of the newest files, else RocketMQ's default.
+    """Return the requested geometry, else the one that files show, else RocketMQ's default.
 
     Args:
         entries: The present files.
