@@ -143,19 +143,18 @@ def _lines(told: str, times: Times, names: list[str]) -> list[str]:
     def seconds(where: str) -> Callable[[str], str]:
         return lambda name: _time(statistics.median(times[f"{name} {where}"]))
 
-    def ratio(name: str) -> str:
-        pairs = zip(times[f"{name} {_PARQUET}"], times[f"{name} {_OURS}"], strict=True)
-        return f"{statistics.median(theirs / mine for theirs, mine in pairs):.2f}x"
+    def faster(than: Callable[[str], str]) -> Callable[[str], str]:
+        def ratio(name: str) -> str:
+            pairs = zip(times[than(name)], times[f"{name} {_OURS}"], strict=True)
+            return f"{statistics.median(theirs / mine for theirs, mine in pairs):.2f}x"
 
-    def beside_spark(name: str) -> str:
-        pairs = zip(times[f"Spark {_OURS}"], times[f"{name} {_OURS}"], strict=True)
-        return f"{statistics.median(theirs / mine for theirs, mine in pairs):.2f}x"
+        return ratio
 
     return [
         f"| {told} | {cells(seconds(_OURS))} |",
         f"| the same in Parquet | {cells(seconds(_PARQUET))} |",
-        f"| times as fast as Parquet there | {cells(ratio)} |",
-        f"| times as fast as Spark | {cells(beside_spark)} |",
+        f"| times as fast as Parquet there | {cells(faster(lambda name: f'{name} {_PARQUET}'))} |",
+        f"| times as fast as Spark | {cells(faster(lambda _: f'Spark {_OURS}'))} |",
     ]
 
 
