@@ -103,7 +103,7 @@ def test_the_wheel_carries_its_bill_of_materials(builds, environment):
     ("number", "shown"),
     [
         (0, " Versions · Changelog · "),
-        (2, "[Changelog](https://forge.dev/a/b/blob/v0.1.0/docs/changelog.md)"),
+        (2, "[Changelog](https://forge.dev/a/b/blob/v1.0.0/docs/changelog.md)"),
     ],
 )
 def test_no_link_of_the_description_leads_nowhere(builds, number, shown):
@@ -112,5 +112,5 @@ def test_no_link_of_the_description_leads_nowhere(builds, number, shown):
         (name,) = [name for name in wheel.namelist() if name.endswith("/METADATA")]
         fields = message_from_bytes(wheel.read(name))
     text = fields.get_payload(decode=True).decode()
-    assert shown.replace("0.1.0", fields["Version"]) in text
+    assert shown.replace("1.0.0", fields["Version"]) in text
     assert "](docs/" not in text
