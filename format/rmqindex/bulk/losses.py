@@ -465,10 +465,14 @@ def replacement_of(
     unreadable: list[str] = []
 
     def old() -> Iterator[tuple[str, Entries]]:
-        for entry in present.entries:
+        for file in present:
+            entry = file.entry
             try:
+                # Of a file that a broker fills, what it had when the log was opened.
+                left = file.entry_count if header_of(entry.path) != file.header else None
                 for batch in replaced_entries(entry.path, layout, _COLUMNS):
-                    yield entry.name, Entries.of(batch)
+                    yield entry.name, Entries.of(batch.slice(0, left))
+                    left = None if left is None else max(left - len(batch), 0)
             except RmqIndexError:
                 if entry.size > HEADER_SIZE and judge.log.min_offset:
                     unreadable.append(entry.name)

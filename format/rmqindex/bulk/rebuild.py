@@ -172,8 +172,8 @@ def rebuild_index(
             the log's end or outside ``start`` and ``stop``, or that cannot be read; or write the
             index of a store that has a log of its own, which this is no copy of.
         dry_run: Build the new files and compare them, but replace none; only with ``replace``. A
-            loss, or a lost end of the log, is the result's ``refusal``. A broker may run meanwhile,
-            which changes the numbers.
+            loss, or a lost end of the log, is the result's ``refusal``. A broker may run meanwhile:
+            what it adds is not counted.
         mode: ``FAILFAST`` stops at damage in the log, ``DROPMALFORMED`` continues behind it.
         on_malformed: Called with each error that ``DROPMALFORMED`` does not raise.
         progress: Called with the offset reached and the log's end, bytes.

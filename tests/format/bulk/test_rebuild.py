@@ -57,6 +57,26 @@ def test_what_the_last_message_has_too_much_takes_nothing_from_the_next(tmp_path
     assert entries(index) - entries(STORE / "index") == extra - entries(STORE / "index")
 
 
+def test_a_dry_run_calls_nothing_lost_that_a_broker_adds_meanwhile(tmp_path):
+    """It compares what the index had when the log was opened."""
+    index, stop = tmp_path / "index", 40_000
+    newest = max(rebuild_index(STORE, index, LAYOUT, stop=stop).files)
+    added = []
+
+    def add(*_):
+        with IndexFileWriter(newest, LAYOUT) as writer:
+            added.append(writer.put("TopicTest#later", stop, 1700000100000))
+
+    whole = rebuild_index(
+        STORE, index, replace=True, dry_run=True, stop=stop, time_zone="UTC", progress=add
+    )
+    assert any(added)
+    assert whole.refusal is None
+    assert whole.replacement.lost is None
+    whole = rebuild_index(STORE, index, replace=True, dry_run=True, stop=stop, time_zone="UTC")
+    assert whole.replacement.lost.count == len(added)
+
+
 def test_a_resume_behind_a_last_name_that_is_not_the_newest_is_refused(tmp_path):
     """A clock stepped back: what stands behind that name has entries in another file."""
     index = tmp_path / "index"
