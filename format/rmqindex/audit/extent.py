@@ -20,6 +20,7 @@ from rmqindex.errors import RmqIndexError
 from rmqindex.explanation.reach import LONGEST_LAG
 from rmqindex.indexfile.committed import header_of
 from rmqindex.indexfile.decoding import MILLISECONDS
+from rmqindex.keys.hash_set import distinct
 from rmqindex.keys.messages import KEY_COLUMNS, expand_messages
 from rmqindex.layout.index_file import FIRST_POSITION, INT64_MAX
 from rmqindex.layout.store import CHECKPOINT_NAME, INDEX_FOLDER
@@ -209,7 +210,7 @@ def add_damage(findings: Findings, error: CorruptCommitLogError) -> None:
 def rows_with_keys(batch: pa.RecordBatch) -> NDArray[np.int64]:
     """Return which messages of a batch have keys, and so need entries."""
     columns = (batch[name] for name in ("topic", "uniq_key", "keys", "sys_flag"))
-    return np.unique(expand_messages(*columns)[0])
+    return distinct(expand_messages(*columns)[0])
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from rmqindex.commitlog.selection import zeroed_messages
 from rmqindex.errors import RmqIndexError, counted
 from rmqindex.indexfile.committed import header_of, open_index_source, read_header
 from rmqindex.indexfile.reader import IndexFile
+from rmqindex.keys.hash_set import distinct
 from rmqindex.keys.messages import HASH_BITS, pack_pairs
 from rmqindex.layout.index_file import FIRST_POSITION, HEADER_SIZE, INT32_MAX
 from rmqindex.query.message_keys import keys_at
@@ -280,12 +281,12 @@ class _Blocks:
 
     def lacking(self, old: Entries) -> Entries:
         """Return the entries that the new files lack, each once."""
-        wanted = np.unique(old.offsets)
+        wanted = distinct(old.offsets)
         inside = np.searchsorted(wanted, self._greatest, side="right") > np.searchsorted(
             wanted, self._least
         )
         new = self._entries_of(np.flatnonzero(inside).tolist(), wanted)
-        ours = np.unique(_packed(wanted, old))
+        ours = distinct(_packed(wanted, old))
         missing = ours[~np.isin(ours, _packed(wanted, new))]
         hashes = (missing & np.int64(INT32_MAX)).astype(np.int32)
         return Entries(wanted[missing >> HASH_BITS], hashes)
@@ -442,7 +443,7 @@ class LossJudge:
         layout = self._layout if entry.size == self._layout.file_size else None
         try:
             with open_in_store(entry.path, layout, "FAILFAST") as file:
-                found = file.lookup(np.unique(entries.hashes))
+                found = file.lookup(distinct(entries.hashes))
         except RmqIndexError:
             return np.ones(len(times), np.bool_)
         names = ("key_hash", "phy_offset", "store_timestamp")

@@ -17,6 +17,7 @@ import pyarrow as pa
 from rmqindex.arguments import int_or_none
 from rmqindex.commitlog.files import ExpiredFileError
 from rmqindex.commitlog.reading import DEFAULT_MAX_RECORDS
+from rmqindex.keys.hash_set import distinct
 from rmqindex.keys.utf8 import check_text
 from rmqindex.layout.index_file import INT64_MAX, INT64_MIN
 from rmqindex.record.batches import schema_of
@@ -361,7 +362,7 @@ def zeroed_messages(log: CommitLog, offsets: NDArray[np.int64]) -> NDArray[np.in
     Raises:
         RmqIndexError: The storage failed.
     """
-    wanted = np.unique(offsets)
+    wanted = distinct(offsets)
     found: list[int] = []
     for group in np.split(wanted, np.flatnonzero(np.diff(wanted) > _APART) + 1):
         if not len(group):

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from rmqindex.commitlog.bodies import bad_body
 from rmqindex.commitlog.snapshot import damage_at
 from rmqindex.explanation.result import LogReach
+from rmqindex.keys.hash_set import distinct
 from rmqindex.keys.hashing import KEY_SEPARATOR
 from rmqindex.keys.messages import is_rolled_back, tag_key
 from rmqindex.layout.index_file import FIRST_POSITION, INT64_MAX
@@ -334,7 +335,7 @@ class LogSearch:
                 offsets = batch.column("phy_offset").to_numpy()
                 rows, texts = indexed_keys(batch["all_uniq_keys"], batch["all_keys"])
                 is_kept = ~is_rolled_back(batch["sys_flag"])
-                keyed = offsets[np.unique(rows[is_kept[rows]])]
+                keyed = offsets[distinct(rows[is_kept[rows]])]
                 for gap in gaps:
                     inside = keyed[gap.holds(keyed)]
                     if len(inside):

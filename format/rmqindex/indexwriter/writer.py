@@ -18,6 +18,7 @@ from rmqindex.indexwriter.appender import (
     slot_numbers,
     stale_slots,
 )
+from rmqindex.keys.hash_set import distinct
 from rmqindex.keys.hashing import key_hash
 from rmqindex.layout.index_file import INDEX_COUNT_OFFSET, INT32_MAX, IndexHeader
 from rmqindex.layout.store import INDEX_FOLDER
@@ -399,4 +400,4 @@ def _slots_of(
             parts = []
     if is_touched is not None:
         return np.flatnonzero(is_touched), total
-    return np.unique(np.concatenate([np.empty(0, np.int32), *parts])), total
+    return distinct(np.concatenate([np.empty(0, np.int32), *parts])), total

@@ -6,13 +6,14 @@ searched for in a small bucket of the sorted hashes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+_Integer = TypeVar("_Integer", bound=np.integer)
 # Key hashes have 31 bits: they are never negative.
 _HASH_BITS = 31
 # Filter places per hash, as a power of two: about one in 16 other hashes passes.
@@ -21,6 +22,16 @@ _FILTER_BITS = (16, 26)
 _BUCKET_BITS = (1, 21)
 # Hashes of short keys lie close together; in fuller buckets halving is faster than counting.
 _FULL_BUCKET = 24
+
+
+def distinct(numbers: NDArray[_Integer]) -> NDArray[_Integer]:
+    """Return numbers in ascending order, each once.
+
+    Without counts, ``np.unique`` does not sort but hashes from NumPy 2.3 on, which for a million
+    numbers takes 70 times as long.
+    """
+    ordered: NDArray[_Integer] = np.unique(numbers, return_counts=True)[0]
+    return ordered
 
 
 class HashSet:

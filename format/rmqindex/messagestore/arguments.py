@@ -116,6 +116,8 @@ def _queues_of(queue_id: int | Iterable[int] | None) -> tuple[int, ...]:
 
 def key_array(keys: str | Iterable[str] | pa.Array | pa.ChunkedArray) -> pa.Array:
     """Return keys as a ``string`` array, each once, in their order."""
+    if hasattr(keys, "__arrow_c_stream__"):  # a column of Polars, too
+        keys = pa.chunked_array(keys)
     if isinstance(keys, (pa.Array, pa.ChunkedArray)):
         if keys.null_count:
             raise ValueError("keys: expected texts, got a null among them")

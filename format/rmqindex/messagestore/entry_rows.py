@@ -15,7 +15,7 @@ from rmqindex.errors import RmqIndexError
 from rmqindex.explanation.reach import uncovered
 from rmqindex.export.entries import entry_schema
 from rmqindex.indexfile.decoding import ENTRY_SCHEMA
-from rmqindex.keys.hash_set import HashSet
+from rmqindex.keys.hash_set import HashSet, distinct
 from rmqindex.keys.hashing import index_key_hashes
 from rmqindex.layout.index_file import FIRST_POSITION
 from rmqindex.messagestore.answers import incomplete_index, untagged_keys
@@ -171,7 +171,7 @@ class _Search:
             topics, keys, found = topics.take(kept), keys.take(kept), found[kept]
         order = np.argsort(found, kind="stable")
         texts = (topics.take(pa.array(order)), keys.take(pa.array(order)))
-        return cls(HashSet(np.unique(found)), texts, found[order])
+        return cls(HashSet(distinct(found)), texts, found[order])
 
     def bound(self, entries: pa.RecordBatch) -> pa.RecordBatch:
         """Return each entry once for each pair of its hash, with the pair's texts."""

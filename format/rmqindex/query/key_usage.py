@@ -17,6 +17,7 @@ from rmqindex.commitlog.log import MATCH_STATES, CommitLog
 from rmqindex.commitlog.selection import Selection
 from rmqindex.commitlog.snapshot import commit_log_of
 from rmqindex.errors import RmqIndexError
+from rmqindex.keys.hash_set import distinct
 from rmqindex.keys.hashing import index_key_hashes
 from rmqindex.keys.messages import indexed_tags
 from rmqindex.layout.index_file import INT64_MAX, INT64_MIN
@@ -468,7 +469,7 @@ class _Count:
             pairs = number_pairs(topics, texts.take(pa.array(hit)))
             # A message that has a key twice counts once.
             each = (places[hit] * len(pairs.pairs) + pairs.codes) * len(kept) + rows[hit]
-            both, row = np.divmod(np.unique(each), len(kept))
+            both, row = np.divmod(distinct(each), len(kept))
             at, codes = np.divmod(both, len(pairs.pairs))
             pairs = pairs._replace(codes=codes)
             sizes = count_pairs(at, pairs, kept.size[row])

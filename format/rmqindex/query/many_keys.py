@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from rmqindex.commitlog.bodies import bad_body
+from rmqindex.keys.hash_set import distinct
 from rmqindex.keys.hashing import index_key_hashes
 from rmqindex.layout.columns import required_field
 from rmqindex.layout.index_file import INT64_MAX, INT64_MIN
@@ -85,7 +86,7 @@ def lookup_keys(
         first; entries of several keys in the order of the keys.
     """
     hashes = index_key_hashes(topic, keys)
-    order = np.argsort(hashes, kind="stable")
+    order = np.argsort(hashes)
     by_hash = hashes[order]
     found_of_key = np.zeros(len(keys), np.int64)
     verifier = Verifier("members", strict=all(planned.mode == "FAILFAST" for planned in files))
@@ -96,7 +97,7 @@ def lookup_keys(
     tables = []
     waiting: list[_Found] = []
     waiting_count = 0
-    wanted = np.unique(hashes)
+    wanted = distinct(hashes)
     enough = _PORTION if max_num is None else min(_PORTION, max_num * len(keys))
     for number, planned in enumerate(newest_first):
         if not len(wanted):
@@ -123,7 +124,7 @@ def lookup_keys(
             chosen = chosen[rank < max_num]
             found_of_key += np.bincount(found.key[chosen], minlength=len(keys))
             missing = hashes[found_of_key < max_num]
-            wanted = np.unique(missing)
+            wanted = distinct(missing)
             enough = min(_PORTION, max_num * len(missing))
         tables.append(
             pa.Table.from_arrays(

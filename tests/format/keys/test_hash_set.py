@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from strategies import broker_files, damaged_files, key_hashes
 
 from rmqindex import HashSet, IndexFile, IndexFileWriter, Layout, RmqIndexError
+from rmqindex.keys.hash_set import distinct
 from rows import rows_of
 from twin import INT_MAX
 
@@ -27,6 +28,14 @@ def pairs_of(wanted, others):
 def in_order(batches):
     """Return found rows by hash and position."""
     return sorted(rows_of(batches), key=lambda row: (row["query"], -row["position"]))
+
+
+@given(st.lists(key_hashes()))
+def test_distinct_numbers_are_in_order_each_once(hashes):
+    """Whatever repeats and however they are ordered; their type stays."""
+    found = distinct(np.array(hashes, np.int32))
+    assert found.tolist() == sorted(set(hashes))
+    assert found.dtype == np.int32
 
 
 @given(st.lists(key_hashes()), st.lists(key_hashes()))
