@@ -571,6 +571,7 @@ class ModelBroker:
         sizes = {start: len(self.disk.read(self._log_name(start))) for start in self.log_files}
         if self.log_files and sizes[self.log_files[-1]] == 0:
             self.disk.delete(self._log_name(self.log_files.pop()))
+            self._load_entries()  # it may have been DLedger's only file
         return all(sizes[start] == self._size for start in self.log_files)
 
     def _load_entries(self) -> None:
