@@ -57,6 +57,13 @@ def answers(environment, tmp_path_factory):
     return json.loads(done.stdout)
 
 
+def test_the_guide_prints_what_it_shows(environment):
+    """Its program runs as it stands, in a session of its own."""
+    program = ROOT / "docs" / "use" / "sail.py"
+    done = run([sys.executable, program], environment)
+    assert done.stdout == program.with_suffix(".txt").read_text(), done.stderr[-2000:]
+
+
 ANSWERED = {
     "version": "4.2.0",
     "load": 959,

@@ -13,7 +13,7 @@ import rmqindex
 from snippets import run_page, snippets
 
 #: Guides whose code is in files of their own, or is run by `make cluster`.
-PROGRAMS = ("cluster", "pipelines", "spark-connect", "spark-sql")
+PROGRAMS = ("cluster", "pipelines", "sail", "spark-connect", "spark-sql")
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted(

@@ -53,7 +53,10 @@ PHRASES = {
     "delta": ["use/hourly-job"],
     "iceberg": ["use/hourly-job"],
     "parquet": ["use/yesterdays-messages", "use/hourly-job"],
-    "duckdb": ["use/polars-duckdb"],
+    "duckdb": ["use/duckdb"],
+    "polars": ["use/polars"],
+    "datafusion": ["use/datafusion"],
+    "sail": ["use/sail"],
     "exit code": ["reference/command-line"],
     "time zone": ["reference/options", "reference/command-line"],
 }
