@@ -33,7 +33,8 @@ __all__ = ["EMPTY", "Place", "Questions", "sail", "session_questions"]
 Questions = dict[str, "Callable[[], int]"]
 
 EMPTY = "an almost empty Python source"
-_SUMS = ("key_hash", "phy_offset", "unix_millis(store_timestamp)", "position")
+# The milliseconds of a full file have a sum of more than 64 bits, which Spark refuses.
+_SUMS = ("key_hash", "phy_offset", "unix_seconds(store_timestamp)", "position")
 
 
 @dataclass(frozen=True, slots=True)
