@@ -116,8 +116,7 @@ class EntryReader:
             distinct, places = np.unique(hashes, return_inverse=True)
             hits = _repeat(np.arange(len(hashes)), places, self._scan_for(distinct, limit))
             return self._answer([hits], layout)
-        if len(hashes) <= FEW_HASHES and self._lacks(hashes.tolist(), limit, layout):
-            self._source.ensure_uncut()
+        if self._lacks(hashes, limit, layout):
             return _NO_ENTRIES
         parts, unfinished = self._walk(hashes, limit, layout)
         if len(unfinished):
@@ -139,6 +138,8 @@ class EntryReader:
         if layout is None or limit <= FIRST_POSITION or not len(wanted):
             return
         by_scan = by_scan or self._mode == "DROPMALFORMED"
+        if not by_scan and self._lacks(wanted.hashes, limit, layout):
+            return
         hits = self._matching(wanted, limit) if by_scan else self._probe(wanted, limit, layout)
         for several in _join_small(hits):
             yield self._answer(several, layout)
@@ -173,15 +174,23 @@ class EntryReader:
         self._source.ensure_uncut()
         return batch
 
-    def _lacks(self, hashes: list[int], limit: int, layout: Layout) -> bool:
-        """Return whether a sound local file is quickly seen to have no entry of some hashes.
+    def _lacks(self, hashes: NDArray[np.int32], limit: int, layout: Layout) -> bool:
+        """Return whether a sound local file is quickly seen to have no entry of a few hashes.
 
         Most files of an index have none of a key's.
         """
         source, begin = self._source, self._header.begin_timestamp
-        return not source.remote and all(
-            walk_one(source.read, layout, begin, key_hash, limit) == [] for key_hash in hashes
+        lacks = (
+            len(hashes) <= FEW_HASHES
+            and not source.remote
+            and all(
+                walk_one(source.read, layout, begin, key_hash, limit) == []
+                for key_hash in hashes.tolist()
+            )
         )
+        if lacks:
+            source.ensure_uncut()
+        return lacks
 
     def _walk(
         self, hashes: NDArray[np.int32], limit: int, layout: Layout
