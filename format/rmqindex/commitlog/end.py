@@ -203,6 +203,8 @@ class LogTail:
         if fault is None:
             return EndVerdict()
         file = self._file
+        if (raised := self._raised_term(end, file.size, is_last=False)) is not None:
+            return EndVerdict(end.position, raised)
         first, is_doubtful = search_start(self._source, file, end, self._found)
         resume = find_record(self._source, file, first, file.size)
         self._found = resume if is_doubtful else None
@@ -219,7 +221,7 @@ class LogTail:
         source, file, frames = self._source, self._file, self._frames
         size = min(source.size, file.size)
         stop = size if reach is None else end.position + reach
-        if (raised := self._raised_term(end, size)) is not None:
+        if (raised := self._raised_term(end, size, is_last=True)) is not None:
             return EndVerdict(end.position, raised)
         first, is_doubtful = search_start(source, file, end, self._found)
         resume = self._following(first, stop)
@@ -229,22 +231,28 @@ class LogTail:
             return EndVerdict(end.position)
         return EndVerdict(resume, end.fault, is_doubtful)
 
-    def _raised_term(self, end: End, size: int) -> Fault | None:
+    def _raised_term(self, end: End, size: int, *, is_last: bool) -> Fault | None:
         """Return the damage that makes a sound entry look older, if there is any.
 
         The head of the entry before it has a greater term than DLedger's own index, by which the
-        log goes on.
+        log goes on. Before the last file nothing is older than what stands before it.
         """
         frames, start = self._frames, self._file.start
         if not isinstance(frames, DLedgerFrames) or frames.last is None or end.fault is None:
             return None
-        index, term = frames.last
-        place = entry_place(self._file.path.parent, index) if end.fault.field == "term" else None
-        if place is None or place[0] + place[1] != start + end.position or place[2] >= term:
+        if end.fault.field != "term":
             return None
-        as_noted = DLedgerFrames(start, (index, place[2]))
+        index, term = frames.last
+        place = entry_place(self._file.path.parent, index)
+        if place is None or place[0] + place[1] != start + end.position or place[2] >= term:
+            place = None
+            if is_last:
+                return None
+        as_noted = DLedgerFrames(start, (index, 0 if place is None else place[2]))
         if isinstance(as_noted.check(self._source.read, end.position, size), Fault):
             return None
+        if place is None:
+            return end.fault
         byte = place[0] + TERM_OFFSET - start - end.position
         return Fault("term", byte, f"{place[2]}, as in DLedger's index", term)
 

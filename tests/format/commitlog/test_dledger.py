@@ -389,6 +389,20 @@ class TestRemains:
             assert follow(log, 0, mode="DROPMALFORMED").end == log.max_offset
         assert [(error.field, error.byte) for error in told_of] == [("term", place + 16)]
 
+    @pytest.mark.parametrize("has_index", [True, False])
+    def test_before_the_last_file_a_greater_term_hides_no_message(self, data, has_index):
+        """Without DLedger's own index it is the next entry that is named."""
+        if not has_index:
+            shutil.rmtree(data.parent / "index")
+        file = sorted(data.iterdir())[-2]
+        wanted = [message[0] for message in told("dledger")["messages"]]
+        (place, _), (behind, _) = entries(file)[3:5]
+        with_head(file, place, term=1 << 40)
+        with pytest.raises(CorruptCommitLogError) as raised:
+            offsets_of(data)
+        assert raised.value.byte == (place if has_index else behind) + 16
+        assert offsets_of(data, mode="DROPMALFORMED") == wanted
+
     def test_entries_of_an_older_index_end_the_log(self, data):
         """Whatever the clock of their leader was."""
         file = max(data.iterdir())
