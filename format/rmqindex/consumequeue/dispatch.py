@@ -23,7 +23,7 @@ from rmqindex.layout.record import (
     INNER_NUM,
 )
 from rmqindex.record.batches import build_batch, schema_of
-from rmqindex.record.text import java_integer
+from rmqindex.record.text import java_integer, java_split
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Container, Sequence
@@ -53,7 +53,6 @@ _DELAY = "DELAY"
 #: The properties that only a broker with ``enableMultiDispatch`` reads.
 LIGHT_PROPERTIES = (DISPATCH_QUEUES, DISPATCH_OFFSETS)
 _INNER_BASE = "INNER_BASE"
-_SEPARATOR = ","
 _NAMES = (_DELAY, DISPATCH_QUEUES, DISPATCH_OFFSETS, INNER_NUM, _INNER_BASE)
 _DELAY_LEVEL = re.compile(r"([0-9]+)([smhd])")
 _NO_ROWS = np.zeros(0, np.int64)
@@ -184,7 +183,7 @@ class Dispatcher:
             system = topic.startswith((RETRY_PREFIX, SYSTEM_PREFIX)) or topic == SCHEDULE_TOPIC
             if system or not has_unit[row] or row in requests.damaged:
                 continue
-            queues, places = _split(names.get(row, "")), _split(offsets.get(row, ""))
+            queues, places = java_split(names.get(row, "")), java_split(offsets.get(row, ""))
             if len(queues) != len(places):
                 # A broker without enableMultiDispatch gives no offsets; with it, one for each.
                 if places:
@@ -308,14 +307,6 @@ def _units_of(
         requests.store_timestamp[rows],
         sizes,
     )
-
-
-def _split(text: str) -> list[str]:
-    """Split as Java does: trailing empty parts are no parts."""
-    parts = text.split(_SEPARATOR) if text.strip() else []
-    while parts and not parts[-1]:
-        parts.pop()
-    return parts
 
 
 def _tags_codes(tags: pa.Array) -> NDArray[np.int64]:

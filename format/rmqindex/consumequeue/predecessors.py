@@ -23,6 +23,7 @@ from rmqindex.layout.queue import (
     unit_dtype,
 )
 from rmqindex.layout.record import DISPATCH_QUEUES
+from rmqindex.record.text import java_split
 from rmqindex.storage.location import Location
 from rmqindex.store.store import root_of
 
@@ -337,7 +338,7 @@ def _are_of(queue: ConsumeQueue, messages: pa.RecordBatch) -> NDArray[np.bool_]:
     found: NDArray[np.bool_] = same.fill_null(False).to_numpy(zero_copy_only=False).copy()
     for row in np.flatnonzero(~found).tolist():
         named = dict(messages["properties"][row].as_py() or ()).get(DISPATCH_QUEUES, "")
-        found[row] = queue.topic in named.split(",")
+        found[row] = queue.topic in java_split(named)
     return found
 
 

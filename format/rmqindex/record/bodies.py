@@ -229,7 +229,8 @@ def iterate_inner_messages(
     at = number = 0
     while at < len(data):
         if number == _MAX_INNER_MESSAGES:
-            raise _no_message(at, f"at most {_MAX_INNER_MESSAGES} messages", "one more")
+            expected = f"at most {_MAX_INNER_MESSAGES} messages"
+            raise _BadMessageError("total_size", at, at, expected, "one more")
         message, at = _inner_message(data, at, queue_offset + number)
         yield message
         number += 1
@@ -237,25 +238,33 @@ def iterate_inner_messages(
 
 def _inner_message(data: bytes, start: int, queue_offset: int) -> tuple[InnerMessage, int]:
     if len(data) - start < INNER_MESSAGE_HEAD_SIZE:
-        raise _no_message(start, "a head of 20 bytes", len(data) - start)
+        told = ("a head of 20 bytes", len(data) - start)
+        raise _BadMessageError("total_size", start, start, *told)
     total_size, _, _, flag, body_length = _INNER_HEAD.unpack_from(data, start)
     body_start = start + INNER_MESSAGE_HEAD_SIZE
     body_stop = body_start + body_length
     if body_length < 0 or body_stop + PROPERTIES_LENGTH_SIZE > len(data):
-        raise _no_message(start, "a body inside the batch", body_length)
+        told = ("a body inside the batch", body_length)
+        raise _BadMessageError("body_length", body_start - 4, start, *told)
     (properties_length,) = _PROPERTIES_LENGTH.unpack_from(data, body_stop)
     properties_start = body_stop + PROPERTIES_LENGTH_SIZE
     stop = properties_start + properties_length
     if properties_length < 0 or stop > len(data):
-        raise _no_message(start, "properties inside the batch", properties_length)
+        told = ("properties inside the batch", properties_length)
+        raise _BadMessageError("properties_length", body_stop, start, *told)
     if stop - start != total_size:
-        raise _no_message(start, f"a total size of {stop - start}", total_size)
+        told = (f"a total size of {stop - start}", total_size)
+        raise _BadMessageError("total_size", start, start, *told)
     pairs = tuple(property_pairs(data[properties_start:stop]))
     return InnerMessage(queue_offset, flag, data[body_start:body_stop], pairs), stop
 
 
-def _no_message(at: int, expected: str, got: object) -> RmqIndexError:
-    return RmqIndexError(f"inner batch: message at byte {at}: expected {expected}, got {got}")
+class _BadMessageError(RmqIndexError):
+    """A message of an inner batch that is none: the field that says so, and its byte."""
+
+    def __init__(self, field: str, byte: int, start: int, expected: str, got: object) -> None:
+        super().__init__(f"inner batch: message at byte {start}: expected {expected}, got {got}")
+        self.field, self.byte = field, byte
 
 
 def _inflate(body: bytes, max_size: int) -> bytes:

@@ -32,7 +32,7 @@ from rmqindex.layout.record import (
 from rmqindex.record.batches import build_batch, schema_of
 from rmqindex.record.properties import PropertyPairs, Values
 from rmqindex.record.records import gather
-from rmqindex.record.text import cut, java_integer
+from rmqindex.record.text import cut, java_integer, java_split
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -139,8 +139,8 @@ def _named_offsets(records: Records, queue: str) -> NDArray[np.int64]:
     found = []
     for row in build_batch(records, schema_of(("properties",)), names)["properties"]:
         properties = dict(row.as_py())
-        queues = properties.get(DISPATCH_QUEUES, "").split(",")
-        offsets = properties.get(DISPATCH_OFFSETS, "").split(",")
+        queues = java_split(properties.get(DISPATCH_QUEUES, ""))
+        offsets = java_split(properties.get(DISPATCH_OFFSETS, ""))
         if queue in queues and len(queues) == len(offsets):
             found.append(java_integer(offsets[queues.index(queue)], 64))
     return np.array([each for each in found if each is not None], np.int64)

@@ -199,7 +199,7 @@ def _from_hex(text: str) -> bytes:
 def _nearest(milliseconds: int, near: int, zone: tzinfo) -> int | None:
     try:
         month = (_EPOCH + timedelta(milliseconds=near)).astimezone(zone)
-        months = [month.year * 12 + month.month - 1 + shift for shift in (-1, 0, 1)]
+        months = [month.year * 12 + month.month - 1 + shift for shift in (-2, -1, 0, 1)]
         starts = [datetime(m // 12, m % 12 + 1, 1, tzinfo=zone) for m in months]
     except (OverflowError, ValueError):  # before year 1 or after year 9999
         return None

@@ -127,5 +127,13 @@ def java_integer(text: str, bits: int) -> int | None:
     return number if -limit <= number < limit else None
 
 
+def java_split(text: str) -> list[str]:
+    """Split at commas as Java does: trailing empty parts are no parts."""
+    parts = text.split(",") if text.strip() else []
+    while parts and not parts[-1]:
+        parts.pop()
+    return parts
+
+
 def _digit(character: str) -> int:
     return unicodedata.decimal(character, -1) if ord(character) <= _LAST_CODE_UNIT else -1

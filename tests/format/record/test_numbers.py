@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqindex.record.text import java_integer
+from rmqindex.record.text import java_integer, java_split
 
 
 @pytest.mark.parametrize(
@@ -61,3 +61,12 @@ def test_a_number_is_read_if_the_type_holds_it(number, bits):
     """From its decimal digits."""
     fits = -(2 ** (bits - 1)) <= number < 2 ** (bits - 1)
     assert java_integer(str(number), bits) == (number if fits else None)
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [("a,b", ["a", "b"]), ("a,b,,", ["a", "b"]), (",b", ["", "b"]), (",", []), (" ", [])],
+)
+def test_a_list_of_queues_has_no_empty_parts_at_its_end(text: str, parts: list[str]) -> None:
+    """As ``String.split``; a blank text names nothing."""
+    assert java_split(text) == parts
