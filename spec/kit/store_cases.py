@@ -142,6 +142,8 @@ def _of_inner_batches(vector: Vector) -> Iterator[Case]:
     for each in vector.fields["cases"]:
         for reader in (STRICT, BROKER):
             expected = or_reject(each[reader], "messages")
+            if "reject" in expected and reader == STRICT:
+                expected = {"reject": each["error"]}
             request = {"hex": each["hex"], "sys_flag": _INNER_BATCH}
             yield make_case(vector, "inner_messages", reader, request, expected, each["note"])
 

@@ -7,7 +7,10 @@ import struct
 from typing import Any
 
 import spectext
+from bound_exchanges import bound_exchanges
 from edge_exchanges import edge_exchanges
+from log_exchanges import log_exchanges
+from queue_exchanges import queue_exchanges
 from store_exchanges import case, store_exchanges
 
 WRITER, MENDER = "strict_writer", "mending_writer"
@@ -24,6 +27,7 @@ def exchanges() -> dict[str, bytes]:
     made |= {"crash": [*_crash(), *_full()], "slots": _slots(), "positions": _positions()}
     made |= {"surplus": _surplus(), "directories": _directories(), "store": store_exchanges()}
     made |= {"resumed": _resumed(), "faults": _faults(), "edges": edge_exchanges()}
+    made |= {"bounds": bound_exchanges(), "logs": log_exchanges(), "queues": queue_exchanges()}
     return {
         f"exchanges/{name}.json": (json.dumps({"cases": cases}, indent=1) + "\n").encode("ascii")
         for name, cases in made.items()

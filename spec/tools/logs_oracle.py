@@ -100,6 +100,8 @@ def encode_record(
         hosts.append(bytes.fromhex(address) + struct.pack(">i", int(port)))
     flags = message.get("sys_flag", 0)
     flags |= (16 if len(hosts[0]) > 8 else 0) | (32 if len(hosts[1]) > 8 else 0)
+    if flags & 12 in (4, 12):
+        queue_offset = 0
     body = bytes.fromhex(message["body"] or "")
     topic = encode_text(message["topic"])
     text = message.get("properties_text")
@@ -153,29 +155,33 @@ def write_log(
     """Write messages, batches among them, into the files of a new log."""
     files, at = [bytearray(file_size)], 0
     for message in messages:
-        pairs = "".join(f"{name}\x01{value}\x02" for name, value in message["properties"])
-        for number, part in enumerate(message.get("batch") or [{}]):
-            text = pairs
-            if part:
-                own = part["properties_text"]
-                text = own + ("\x02" if own and pairs and own[-1] != "\x02" else "") + pairs
-
-            def encoded(
-                place: int,
-                told: dict[str, Any] = {**message, **part, "properties_text": text},  # noqa: B006
-                queue_offset: int = message["queue_offset"] + number,
-            ) -> bytes:
-                how = {"has_property_crc": has_property_crc}
-                return encode_record(told, place, queue_offset, told["store_timestamp"], **how)
-
-            record = encoded((len(files) - 1) * file_size + at)
-            count = len(files)
-            after = append(files, file_size, record, at)
-            if len(files) > count:
-                record = encoded(count * file_size)
-                append(files[-1:], file_size, record, 0)
-            at = after
+        place = (len(files) - 1) * file_size + at
+        records = encode_records(message, place, has_property_crc=has_property_crc)
+        count = len(files)
+        after = append(files, file_size, records, at)
+        if len(files) > count:
+            place = count * file_size
+            records = encode_records(message, place, has_property_crc=has_property_crc)
+            append(files[-1:], file_size, records, 0)
+        at = after
     return {f"{number * file_size:020}": bytes(file) for number, file in enumerate(files)}
+
+
+def encode_records(message: dict[str, Any], place: int, *, has_property_crc: bool) -> bytes:
+    """Encode a message, or the messages of a batch, LOG-BAT-1 and LOG-BAT-2."""
+    pairs = "".join(f"{name}\x01{value}\x02" for name, value in message["properties"])
+    data = b""
+    for number, part in enumerate(message.get("batch") or [{}]):
+        own = part.get("properties_text", "")
+        text = own + ("\x02" if own and pairs and own[-1] != "\x02" else "") + pairs
+        data += encode_record(
+            {**message, **part, "properties_text": text},
+            place + len(data),
+            message["queue_offset"] + number,
+            message["store_timestamp"],
+            has_property_crc=has_property_crc,
+        )
+    return data
 
 
 def append(files: list[bytearray], file_size: int, record: bytes, at: int) -> int:
@@ -566,7 +572,7 @@ def decode_unique_key(text: str, near: int | None = None) -> dict[str, Any]:
 def nearest_time(month_milliseconds: int, near: int) -> int:
     """The time in the month that brings it nearest to another; months begin in UTC."""
     day = datetime.fromtimestamp(near / 1000, UTC)
-    months = [12 * day.year + day.month - 1 + step for step in (-1, 0, 1)]
+    months = [12 * day.year + day.month - 1 + step for step in (-2, -1, 0, 1)]
     starts = [datetime(each // 12, each % 12 + 1, 1, tzinfo=UTC) for each in months]
     times = [round(start.timestamp() * 1000) + month_milliseconds for start in starts]
     return min(times, key=lambda time: abs(time - near))

@@ -143,7 +143,8 @@ class Queue:
             return
         if self.least >= self.end or not self.files:
             return
-        if self.read(self.end - UNIT)["phy_offset"] < phy_offset:
+        has_last = self.end > max(self.files)
+        if has_last and self.read(self.end - UNIT)["phy_offset"] < phy_offset:
             self.least = self.end
             return
         first = min(self.files)
@@ -271,13 +272,15 @@ def base_of(properties: dict[str, str], queue_offset: int) -> int:
     return queue_offset
 
 
-def light_queues(properties: dict[str, str], queue_id: int) -> list[tuple[str, int, int]]:
+def light_queues(
+    topic: str, properties: dict[str, str], queue_id: int
+) -> list[tuple[str, int, int]]:
     """The light queues of a message, CQ-DSP-2: name, number and queue offset of each."""
-    names = properties.get("INNER_MULTI_DISPATCH", "").split(",")
-    offsets = [
-        read_number(each, 64) for each in properties.get("INNER_MULTI_QUEUE_OFFSET", "").split(",")
-    ]
-    if len(names) != len(offsets):
+    names = properties.get("INNER_MULTI_DISPATCH", "").rstrip(",").split(",")
+    places = properties.get("INNER_MULTI_QUEUE_OFFSET", "").rstrip(",").split(",")
+    offsets = [read_number(each, 64) for each in places]
+    is_system = topic == SCHEDULE_TOPIC or topic.startswith(("rmq_sys_", "%RETRY%"))
+    if is_system or len(names) != len(offsets):
         return []
     return [
         (name, 0 if name.startswith("%LMQ%") else queue_id, each)

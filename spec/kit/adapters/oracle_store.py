@@ -182,19 +182,18 @@ def build_consumequeue(request: dict[str, Any]) -> dict[str, Any]:
             continue
         code = queue_oracle.tags_code(topic, properties, record.values["store_timestamp"])
         size, success = logs_oracle.check(_data(request), position, check_crc=False)
-        if size != record.size or not success or not queue_oracle.is_folder(topic):
+        if size != record.size or not success:
             continue
         offset = record.values["queue_offset"]
         if topic in request["batch_topics"]:
             offset = queue_oracle.base_of(properties, offset)
-        queues = [(topic, record.values["queue_id"], offset)]
+        queue_id = record.values["queue_id"]
+        queues = [(topic, queue_id, offset)] if queue_oracle.is_folder(topic) else []
         if request["light_queues"]:
-            queues += queue_oracle.light_queues(properties, record.values["queue_id"])
-        units += [
-            [each, start + position, record.size, code]
-            for name, number, each in queues
-            if (name, number) == asked
-        ]
+            queues += queue_oracle.light_queues(topic, properties, queue_id)
+        found = [each for name, number, each in queues if (name, number) == asked]
+        # A put leaves out what ends where the one before it ends, CQ-PUT-3.
+        units += [[each, start + position, record.size, code] for each in found[:1]]
     return {"units": units}
 
 
@@ -274,6 +273,8 @@ def make_offset_id(request: dict[str, Any]) -> dict[str, Any]:
 def decode_offset_id(request: dict[str, Any]) -> dict[str, Any]:
     """Read an offset id."""
     address, port, offset = logs_oracle.decode_offset_id(request["message_id"])
+    if offset < 0 and request["class"] == "strict_reader":
+        raise Rejected("message_id")
     return {"address": address.hex(), "port": port, "phy_offset": offset}
 
 
