@@ -219,6 +219,8 @@ class _Whole:
 
 
 def _both(one: pc.Expression | None, other: pc.Expression | None) -> pc.Expression | None:
+    if isinstance(other, pa.Scalar):  # DataFusion's form of a condition that it has decided
+        other = pc.scalar(other)
     if one is None or other is None:
         return other if one is None else one
     return one & other

@@ -357,6 +357,15 @@ class TestShapes:
             filter=T & (KEY == "BB") & (POSITION > 50)
         )
 
+    def test_a_filter_that_the_engine_has_decided_is_a_constant(self, messages):
+        """DataFusion hands over the value itself."""
+        rows = messages.dataset("queues")
+        every = rows.count_rows()
+        for decided, count in ((pa.scalar(True), every), (pa.scalar(False), 0), (ABSENT, 0)):
+            assert rows.scanner(filter=decided).to_table().num_rows == count
+            some = rows.filter(OFFSET >= 0).scanner(filter=decided)
+            assert some.to_table().num_rows == count
+
     def test_the_whole_is_its_only_fragment(self, messages):
         """As DataFusion reads it."""
         dataset = messages.dataset()
