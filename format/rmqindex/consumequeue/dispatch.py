@@ -199,8 +199,7 @@ class Dispatcher:
                     requests.refuse(
                         row, DISPATCH_OFFSETS, "numbers of 64 bits", place, _DISPATCH_ENDS
                     )
-                    units.clear()
-                    break
+                    continue
                 queue_id = 0 if queue.startswith(LMQ_PREFIX) else int(requests.queue_id[row])
                 units.setdefault((queue, queue_id), number)
             # A message is once in a queue, whether by its topic or by its name.

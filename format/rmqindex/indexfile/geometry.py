@@ -370,6 +370,9 @@ class _SlotUse:
         if not self._is_counted:
             counted, puts = self._slots_of_entries(layout), INT32_MAX
         fewest = self._used - self._ahead
+        # Of more entries, the newest alone are looked at.
+        if self._header.entry_count <= _EVIDENCE and fewest > self._slots_of_entries(layout):
+            return False
         return (
             fewest <= counted <= self._used
             or puts <= counted <= puts + 1

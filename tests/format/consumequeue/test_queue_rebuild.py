@@ -642,6 +642,23 @@ class TestNumbers:
         assert [error.byte for error in told] == [offsets[1]]
         assert places(tmp_path) == list(enumerate(offsets))
 
+    def test_an_offset_that_is_no_number_leaves_the_other_light_queues(self, tmp_path):
+        """The message has a unit in each of them."""
+        names = {"INNER_MULTI_DISPATCH": "%LMQ%a,%LMQ%b", "INNER_MULTI_QUEUE_OFFSET": "x,0"}
+        store_of(tmp_path, [Message(properties=properties_text(list(names.items())))])
+        rebuild_consume_queues(tmp_path, tmp_path, mode="DROPMALFORMED")
+        found = [queue.topic for queue in ConsumeQueue.find(tmp_path)]
+        assert found == ["%LMQ%b", "TopicTest"]
+
+    @pytest.mark.parametrize("topic", ["%RETRY%g", "rmq_sys_x", "SCHEDULE_TOPIC_XXXX"])
+    def test_messages_of_some_topics_have_no_light_queues(self, tmp_path, topic):
+        """Whatever their properties say."""
+        names = {"INNER_MULTI_DISPATCH": "%LMQ%a", "INNER_MULTI_QUEUE_OFFSET": "0"}
+        light = Message(topic=topic, properties=properties_text(list(names.items())))
+        store_of(tmp_path, [light])
+        rebuild_consume_queues(tmp_path, tmp_path)
+        assert [queue.topic for queue in ConsumeQueue.find(tmp_path)] == [topic]
+
     @pytest.mark.parametrize(("number", "base"), [("-3", "0"), ("0", "0"), ("1", "-1")])
     def test_a_batch_of_no_messages_gets_no_unit(self, tmp_path, number, base):
         """Such a unit would end the queue for every reader."""

@@ -165,6 +165,18 @@ class TestRefused:
         ):
             Layout.infer(vector.path)
 
+    def test_a_slot_without_an_entry_leads_to_none(self, tmp_path):
+        """However many slots the header counts."""
+        header = struct.pack(">qqqqii", BEGIN, BEGIN, 100, 200, 2, 3)
+        entries = struct.pack(">iqiiiqii", 98, 100, 0, 0, 97, 200, 0, 0)
+        table = (bytes(20) + entries).ljust(6 * 20, b"\0")
+        none, stray = (
+            inferred(write(tmp_path, header + struct.pack(">4i", first, 2, 1, 0) + table))
+            for first in (0, 1)
+        )
+        assert none == Layout(4, 6)
+        assert "no geometry fits" in stray
+
     def test_no_entries_fit_any_geometry(self, tmp_path):
         """There is no evidence in the file."""
         path = write(tmp_path, BrokerFile(8, 20).data)
