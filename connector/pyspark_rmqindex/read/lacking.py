@@ -1,4 +1,4 @@
-"""What the indexes of a read lack of their CommitLogs, for the plan of the read."""
+"""What the indexes of a read lack of their CommitLogs, and the stores of the topics asked for."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pyspark_rmqindex.files.stores import find_log
+from pyspark_rmqindex.log_lines import log_warning
 from rmqindex import CommitLog, RmqIndexError
-from rmqindex.explanation import uncovered_in
-from rmqindex.store import Store, has_pattern
+from rmqindex.explanation import topic_hints, uncovered_in
+from rmqindex.store import Store, has_pattern, root_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,6 +34,17 @@ def lacking(files: Iterable[FileSlice], options: ReadOptions) -> tuple[str, ...]
                 parts = uncovered_in(folder, log, options.layout)
                 texts += [part.text() for part in parts]
     return tuple(texts)
+
+
+def warn_of_topics(
+    files: Iterable[FileSlice], pairs: Iterable[tuple[str, str]], options: ReadOptions
+) -> None:
+    """Warn of topics that the stores do not have, such as a key in the topic's place."""
+    roots = {root_of(file.name_path.parent) for file in files}
+    paths = [str(path) for path in options.paths]
+    with suppress(RmqIndexError):  # nothing but this asks for the queues
+        for text in topic_hints(roots, pairs):
+            log_warning(f"{paths[0] if len(paths) == 1 else paths}: {text}")
 
 
 def _folders(files: Iterable[FileSlice], options: ReadOptions) -> Iterable[Location]:

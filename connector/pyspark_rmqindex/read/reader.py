@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from pyspark_rmqindex.files.listing import list_slices, open_slice
 from pyspark_rmqindex.files.slices import as_planned
-from pyspark_rmqindex.log_lines import log_warning, write_counts
+from pyspark_rmqindex.log_lines import write_counts
 from pyspark_rmqindex.options import task_range, time_texts
 from pyspark_rmqindex.read.batches import BatchBuilder, keep, merge
 from pyspark_rmqindex.read.filters import filter_text, filters_to_wanted
-from pyspark_rmqindex.read.lacking import lacking
+from pyspark_rmqindex.read.lacking import lacking, warn_of_topics
 from pyspark_rmqindex.read.plan_log import ScanPlan, report_plan
 from pyspark_rmqindex.read.planning import IndexPartition, plan_files, wanted_by
 from pyspark_rmqindex.read.refusals import Calls
@@ -26,11 +26,9 @@ from pyspark_rmqindex.schema import (
     MATCH_COLUMN,
     PrunedReader,
 )
-from rmqindex import RmqIndexError, index_key_hashes
-from rmqindex.explanation import topic_hints
+from rmqindex import index_key_hashes
 from rmqindex.messagestore import EVERYTHING, Range
 from rmqindex.query import VERIFIED_COLUMNS, may_hold
-from rmqindex.store import root_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -130,16 +128,8 @@ class IndexReader(PrunedReader):
             lacking=(*listing.lacking, *lacking(listing.slices, options)),
         )
         report_plan(self._raw_options, options.log_level, plan)
-        self._tell_topics(listing, planned.query)
+        warn_of_topics(listing.slices, planned.query.pairs or (), options)
         return planned.partitions
-
-    def _tell_topics(self, listing: Listing, query: Query) -> None:
-        """Warn of topics that the stores do not have, such as a key in the topic's place."""
-        if query.pairs:
-            roots = {root_of(file.name_path.parent) for file in listing.slices}
-            with contextlib.suppress(RmqIndexError):  # nothing but this asks for the queues
-                for text in topic_hints(roots, query.pairs):
-                    log_warning(f"{self._calls.path}: {text}")
 
 
 class PushdownReader(IndexReader):

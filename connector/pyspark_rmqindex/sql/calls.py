@@ -28,7 +28,7 @@ from pyspark_rmqindex.files.stores import absolute_log, with_logs
 from pyspark_rmqindex.log_lines import log_warning
 from pyspark_rmqindex.options import AUTO, OPTIONS, option_text, read_options, scopes_of
 from pyspark_rmqindex.options.foreign import FOREIGN, options_named
-from pyspark_rmqindex.read.lacking import lacking
+from pyspark_rmqindex.read.lacking import lacking, warn_of_topics
 from pyspark_rmqindex.schema import entry_schema
 from rmqindex.messagestore import Range
 from rmqindex.times import (
@@ -137,6 +137,9 @@ def plan_call(args: Sequence[AnalyzeArgument], kwargs: Mapping[str, AnalyzeArgum
     if path.isConstantExpression and path.value is not None:
         options = read_options(given | _path_options(path.value))
         slices = plan_files_of(options)
+        topic, key = (parameters[name].value or "" for name in ("topic", "key"))
+        if topic:  # constant; the key need not be
+            warn_of_topics(slices, [(topic, key)], options)
     else:
         # The path of each row may name another store.
         options = read_options({"storecolumn": "true"} | given)

@@ -340,6 +340,25 @@ class TestPlacesAndTopics:
             assert len(task.eval(str(tmp_path / "store"), "TopicTest", "order-49")) == 8
         assert caplog.text.count("the oldest IndexFile begins at offset") == 1
 
+    @pytest.mark.parametrize(
+        ("topic", "key", "hints"),
+        [
+            ("TopicTes", "k", ["the nearest topic is 'TopicTest'"]),
+            ("TopicTes", column(StringType()), ["the nearest topic is 'TopicTest'"]),
+            ("order-49", "TopicTest", ["'TopicTest' is a topic: the two may be in each other's"]),
+            (column(StringType()), "k", []),
+            ("TopicTest", None, []),
+        ],
+    )
+    def test_a_topic_that_the_store_does_not_have_is_a_warning(self, caplog, topic, key, hints):
+        """As it is of ``table()``, where the topic is constant."""
+        call(STORE, topic, key)
+        told = [record.getMessage() for record in caplog.records]
+        assert len(told) == len(hints)
+        for line, hint in zip(told, hints, strict=True):
+            assert line.startswith(f"{STORE}: there is no queue of the topic {topic!r}")
+            assert hint in line
+
 
 def test_pandas_columns_have_the_same_hashes():
     """NULL included."""
