@@ -66,6 +66,15 @@ def test_the_contents_are_short_and_their_parts_do_not_mix() -> None:
         assert all(posixpath.dirname(each) == posixpath.dirname(name) for each in listed(name))
 
 
+def test_titles_need_no_word_of_the_project() -> None:
+    """A reader meets them before the page that explains such a word."""
+    titles = [re.search(r"^# (.+)$", text, re.MULTILINE) for text in pages().values()]
+    found = [title[1] for title in titles if title]
+    assert len(found) > 40
+    words = re.compile(r"\b(rooms?|growth|leaks?)\b", re.IGNORECASE)
+    assert not [each for each in found if words.search(each)]
+
+
 def test_what_users_read_is_short() -> None:
     """Use and reference have at most 20,000 words outside of code and what it prints."""
     count = 0
