@@ -407,7 +407,8 @@ def _verify_table(place: Place, question: dict[str, Any]) -> list[str]:
 
 def _dump(place: Place, question: dict[str, Any]) -> list[str]:
     path = str(Path(place.root) / question["file"])
-    return ["dump", path, *_range(question, "offset", "limit"), "--json"]
+    shown = _range(question, "offset", "limit")
+    return ["dump", path, *shown, *_geometry(place, question), "--json"]
 
 
 def _dumped(outcome: Outcome, _: dict[str, Any]) -> dict[str, Any] | None:
