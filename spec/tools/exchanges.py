@@ -8,6 +8,7 @@ from typing import Any
 
 import spectext
 from bound_exchanges import bound_exchanges
+from boundary_exchanges import boundary_exchanges
 from edge_exchanges import edge_exchanges
 from log_exchanges import log_exchanges
 from queue_exchanges import queue_exchanges
@@ -28,6 +29,7 @@ def exchanges() -> dict[str, bytes]:
     made |= {"surplus": _surplus(), "directories": _directories(), "store": store_exchanges()}
     made |= {"resumed": _resumed(), "faults": _faults(), "edges": edge_exchanges()}
     made |= {"bounds": bound_exchanges(), "logs": log_exchanges(), "queues": queue_exchanges()}
+    made |= {"boundaries": boundary_exchanges()}
     return {
         f"exchanges/{name}.json": (json.dumps({"cases": cases}, indent=1) + "\n").encode("ascii")
         for name, cases in made.items()

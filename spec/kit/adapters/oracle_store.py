@@ -192,8 +192,14 @@ def build_consumequeue(request: dict[str, Any]) -> dict[str, Any]:
         if request["light_queues"]:
             queues += queue_oracle.light_queues(topic, properties, queue_id)
         found = [each for name, number, each in queues if (name, number) == asked]
-        # A put leaves out what ends where the one before it ends, CQ-PUT-3.
-        units += [[each, start + position, record.size, code] for each in found[:1]]
+        # A put leaves out what ends where the last one ends, and a place that is taken, CQ-PUT-3.
+        is_plain = asked[0] not in request["batch_topics"]
+        taken = units[-1][0] if units and is_plain else -1
+        units += [
+            [each, start + position, record.size, code]
+            for each in found[:1]
+            if not each or each > taken
+        ]
     return {"units": units}
 
 
