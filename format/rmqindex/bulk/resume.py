@@ -18,7 +18,7 @@ from rmqindex.indexfile.committed import header_of
 from rmqindex.indexfile.decoding import MILLISECONDS, odd_in_time
 from rmqindex.indexfile.reader import IndexFile
 from rmqindex.keys.messages import HASH_BITS, KEY_COLUMNS, expand_messages
-from rmqindex.layout.index_file import FIRST_POSITION, HEADER_SIZE, IndexHeader
+from rmqindex.layout.index_file import FIRST_POSITION, HEADER_SIZE, INT64_MAX, IndexHeader
 from rmqindex.layout.store import INDEX_FOLDER
 from rmqindex.query.message_keys import keys_at
 from rmqindex.store.snapshot import IndexSnapshot, open_in_store
@@ -334,7 +334,9 @@ def _put_expired(entry: FileEntry, layout: Layout, log: CommitLog, roller: FileR
         if stop and is_first:
             is_proved = header.begin_timestamp > 0 and header.begin_phy_offset == int(offsets[0])
             begin: int | None = header.begin_timestamp
-            if not is_proved or header.end_phy_offset >= log.min_offset:
+            if header.begin_timestamp > INT64_MAX // MILLISECONDS:
+                begin = _begin_by_end(entry, layout, header)  # in microseconds, no engine has it
+            elif not is_proved or header.end_phy_offset >= log.min_offset:
                 begin = _begin_of(entry, layout, log, header.begin_timestamp, is_proved=is_proved)
             if begin is None:
                 raise RmqIndexError(f"{entry.path}: the times of its entries are not known")
@@ -371,6 +373,15 @@ def _begin_of(
             middle = int(np.sort(begins)[len(begins) // 2])  # others were damaged
             return int(begins[np.abs(begins - middle) < MILLISECONDS].min())
     return begin if is_proved else None
+
+
+def _begin_by_end(entry: FileEntry, layout: Layout, header: IndexHeader) -> int | None:
+    """Return the time from which a file's entries count, by that of its last entry."""
+    last = header.begin_timestamp
+    for batch in replaced_entries(entry.path, layout, _COLUMNS):
+        last = int(batch["store_timestamp"][-1].as_py())
+    begin = header.end_timestamp - (last - header.begin_timestamp)
+    return begin if 0 < begin <= INT64_MAX // MILLISECONDS else None
 
 
 def present_files(

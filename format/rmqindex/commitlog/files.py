@@ -100,7 +100,11 @@ def find_files(
     for one in given:
         for file in _found(one, filesystem):
             found.setdefault(file.path.absolute, file)
+    known = {one.start for one in given if isinstance(one, LogFile)}
+    known |= {file.start for file in found.values() if file.size}
+    last = max(known, default=-1)
     files = sorted(found.values(), key=lambda file: (file.start, file.path))
+    files = [file for file in files if file.start <= last]
     for before, after in pairwise(files):
         if before.stop > after.start:
             raise RmqIndexError(
@@ -266,9 +270,7 @@ def _log_entries(entries: list[FileEntry]) -> list[FileEntry]:
 
 
 def _log_files(entries: list[FileEntry]) -> list[LogFile]:
-    """Return the files of one directory up to the last that has bytes; one before may have none."""
     head = entry_head_of(entry for entry in entries if entry.size)
-    last = max((int(entry.name) for entry in entries if entry.size), default=-1)
     files = []
     for entry in entries:
         start = int(entry.name)
@@ -277,9 +279,8 @@ def _log_files(entries: list[FileEntry]) -> list[LogFile]:
                 f"{entry.path}: expected at most {MAX_FILE_SIZE} bytes within 64-bit offsets, got "
                 f"{entry.size}"
             )
-        if start <= last:
-            mark = None if entry.identity is None else FileMark(entry.identity)
-            files.append(LogFile(start, entry.size, entry.path, mark, head))
+        mark = None if entry.identity is None else FileMark(entry.identity)
+        files.append(LogFile(start, entry.size, entry.path, mark, head))
     return files
 
 

@@ -151,6 +151,15 @@ def test_a_time_that_the_other_entries_of_an_expired_message_contradict_is_mende
     assert mended.read_bytes() == before
 
 
+def test_a_begin_of_expired_messages_that_no_engine_has_is_taken_from_the_end(expired):
+    """Spark and Arrow count times in microseconds, of 64 bits."""
+    root, file = expired
+    before = file.read_bytes()
+    file.write_bytes(b"\x08" + before[1:])
+    (mended,) = rebuild_index(root, root / "index", LAYOUT, replace=True).files
+    assert mended.read_bytes() == before
+
+
 def test_a_time_that_nothing_contradicts_is_kept(expired):
     """The last entries of a message may be of another one, which was stored in its place."""
     root, file = expired

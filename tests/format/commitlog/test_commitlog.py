@@ -287,6 +287,19 @@ class TestFiles:
         (folder / f"{10**15:020d}").touch()
         assert scanned(folder) == log.offsets
 
+    def test_an_empty_file_before_those_of_another_folder_is_a_part(self, tmp_path):
+        """Its messages are lost; behind all others it is one that a broker deletes."""
+        folders = [tmp_path / "a", tmp_path / "b"]
+        for folder, start in zip(folders, (0, 1024), strict=True):
+            folder.mkdir()
+            (folder / f"{start:020d}").write_bytes(b"")
+        for full, starts in ((1, [0, 1024]), (0, [0])):
+            files = [next(folder.iterdir()) for folder in folders]
+            for number, file in enumerate(files):
+                file.write_bytes(bytes(1024 * (number == full)))
+            with CommitLog([str(folder) for folder in folders]) as log:
+                assert [file.start for file in log.files] == starts
+
     def test_an_empty_folder_is_refused(self, tmp_path):
         """Unless its name is that of a store's, it may be where a disk belongs."""
         (tmp_path / "disk").mkdir()
