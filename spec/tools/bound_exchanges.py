@@ -6,8 +6,8 @@ import struct
 from typing import Any
 
 import oracle
+from edge_exchanges import case
 from store_exchanges import LENIENT, STRICT, WRITER
-from store_exchanges import case as made_case
 
 BROKER = "broker_faithful_reader"
 FILE_NAME = "20260101000000000"
@@ -21,20 +21,6 @@ _SHAPE = {"hash_slot_num": 1, "index_num": 4}
 def bound_exchanges() -> list[dict[str, Any]]:
     """Return all of them."""
     return [*_texts(), *_sizes(), *_zeros(), *_times(), *_walked(), *_written(), *_proved()]
-
-
-def case(
-    name: str,
-    operation: str,
-    told: dict[str, Any],
-    expected: dict[str, Any],
-    requirements: list[str],
-    claimed: str | None,
-    **more: Any,  # noqa: ANN401  (JSON)
-) -> dict[str, Any]:
-    """Return a case that is asked of a class, or of every one."""
-    asked = {} if claimed is None else {"class": claimed}
-    return made_case(name, operation, told, expected, requirements, **asked, **more)
 
 
 def file_of(

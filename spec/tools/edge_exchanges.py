@@ -39,11 +39,12 @@ def case(
     told: dict[str, Any],
     expected: dict[str, Any],
     requirements: list[str],
-    claimed: str,
+    claimed: str | None,
     **more: Any,  # noqa: ANN401  (JSON)
 ) -> dict[str, Any]:
-    """Return a case that is asked of a class."""
-    return made_case(name, operation, told, expected, requirements, **{"class": claimed}, **more)
+    """Return a case that is asked of a class, or of every one."""
+    asked = {} if claimed is None else {"class": claimed}
+    return made_case(name, operation, told, expected, requirements, **asked, **more)
 
 
 def message(**change: Any) -> dict[str, Any]:  # noqa: ANN401  (a message's fields)
