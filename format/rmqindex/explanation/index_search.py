@@ -329,6 +329,8 @@ def topic_hints(roots: Iterable[Location], pairs: Iterable[tuple[str, str]]) -> 
     keys: dict[str, str] = {}
     for topic, key in pairs:
         keys.setdefault(topic, key)
+    if not keys:
+        return []
     told = [topic_names(root) for root in stores]
     names = {name for each in told for name in each} if all(told) else set()
     texts = []
