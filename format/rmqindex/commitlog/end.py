@@ -38,7 +38,7 @@ from rmqindex.commitlog.walk import (
 )
 from rmqindex.errors import CorruptCommitLogError, RmqIndexError
 from rmqindex.indexfile.committed import entry_rows, open_index_source, read_header
-from rmqindex.layout.dledger import TERM_OFFSET
+from rmqindex.layout.dledger import ENTRY_HEAD, INDEX_OFFSET, TERM_OFFSET
 from rmqindex.layout.store import INDEX_FOLDER
 from rmqindex.record.batches import store_timestamps
 from rmqindex.record.index_keys import IndexKeys
@@ -203,8 +203,8 @@ class LogTail:
         if fault is None:
             return EndVerdict()
         file = self._file
-        if (raised := self._raised_term(end, file.size, is_last=False)) is not None:
-            return EndVerdict(end.position, raised)
+        if (before := self._damaged_before(end, file.size, is_last=False)) is not None:
+            return EndVerdict(end.position, before)
         first, is_doubtful = search_start(self._source, file, end, self._found)
         resume = find_record(self._source, file, first, file.size)
         self._found = resume if is_doubtful else None
@@ -221,8 +221,8 @@ class LogTail:
         source, file, frames = self._source, self._file, self._frames
         size = min(source.size, file.size)
         stop = size if reach is None else end.position + reach
-        if (raised := self._raised_term(end, size, is_last=True)) is not None:
-            return EndVerdict(end.position, raised)
+        if (before := self._damaged_before(end, size, is_last=True)) is not None:
+            return EndVerdict(end.position, before)
         first, is_doubtful = search_start(source, file, end, self._found)
         resume = self._following(first, stop)
         if resume is None:
@@ -231,30 +231,37 @@ class LogTail:
             return EndVerdict(end.position)
         return EndVerdict(resume, end.fault, is_doubtful)
 
-    def _raised_term(self, end: End, size: int, *, is_last: bool) -> Fault | None:
-        """Return the damage that makes a sound entry look older, if there is any.
+    def _damaged_before(self, end: End, size: int, *, is_last: bool) -> Fault | None:
+        """Return the damage that makes a sound entry look out of order, if there is any.
 
-        The head of the entry before it has a greater term than DLedger's own index, by which the
-        log goes on. Before the last file nothing is older than what stands before it.
+        The head of the entry before it has another index or a greater term than DLedger's own
+        index, by which the log goes on. Before the last file no term is older than what stands
+        before it.
         """
-        frames, start = self._frames, self._file.start
+        frames, start, folder = self._frames, self._file.start, self._file.path.parent
         if not isinstance(frames, DLedgerFrames) or frames.last is None or end.fault is None:
             return None
-        if end.fault.field != "term":
+        if (field := end.fault.field) not in ("index", "term"):
             return None
-        index, term = frames.last
-        place = entry_place(self._file.path.parent, index)
-        if place is None or place[0] + place[1] != start + end.position or place[2] >= term:
-            place = None
-            if is_last:
-                return None
-        as_noted = DLedgerFrames(start, (index, 0 if place is None else place[2]))
-        if isinstance(as_noted.check(self._source.read, end.position, size), Fault):
+        read, here = self._source.read, start + end.position
+        (index, term), noted = frames.last, frames.last[0]
+        if field == "index":
+            noted = ENTRY_HEAD.unpack(read(end.position, ENTRY_HEAD.size))[2] - 1
+        place = entry_place(folder, noted)
+        if place is not None:
+            agrees = place[2] >= term if field == "term" else entry_place(folder, index) == place
+            place = None if agrees or place[0] + place[1] != here else place
+        if place is None and (is_last or field == "index"):
+            return None
+        as_noted = DLedgerFrames(start, (noted, 0 if place is None else place[2]))
+        if isinstance(as_noted.check(read, end.position, size), Fault):
             return None
         if place is None:
             return end.fault
-        byte = place[0] + TERM_OFFSET - start - end.position
-        return Fault("term", byte, f"{place[2]}, as in DLedger's index", term)
+        at, wanted, got = TERM_OFFSET, place[2], term
+        if field == "index":
+            at, wanted, got = INDEX_OFFSET, noted, index
+        return Fault(field, place[0] + at - here, f"{wanted}, as in DLedger's index", got)
 
     def _judge_zeros(self, at: int) -> EndVerdict:
         source, file = self._source, self._file

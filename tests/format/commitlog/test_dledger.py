@@ -389,6 +389,19 @@ class TestRemains:
             assert follow(log, 0, mode="DROPMALFORMED").end == log.max_offset
         assert [(error.field, error.byte) for error in told_of] == [("term", place + 16)]
 
+    @pytest.mark.parametrize("number", [-1, -2])
+    @pytest.mark.parametrize("index", [0, 1 << 40])
+    def test_another_index_than_in_dledgers_own_is_damage(self, data, index, number):
+        """In the first entry of a file nothing before it tells so, and the next one looks older."""
+        file = sorted(data.iterdir())[number]
+        wanted = [message[0] for message in told("dledger")["messages"]]
+        with_head(file, 0, index=index)
+        with pytest.raises(CorruptCommitLogError, match=r"index at byte 8.*as in DLedger's"):
+            offsets_of(data)
+        told_of = []
+        assert offsets_of(data, mode="DROPMALFORMED", on_malformed=told_of.append) == wanted
+        assert [(error.field, error.byte) for error in told_of] == [("index", 8)]
+
     @pytest.mark.parametrize("has_index", [True, False])
     def test_before_the_last_file_a_greater_term_hides_no_message(self, data, has_index):
         """Without DLedger's own index it is the next entry that is named."""
