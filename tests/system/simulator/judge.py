@@ -44,6 +44,8 @@ _USUAL = {
 }  # fmt: skip
 #: The categories of characters that make a body no text.
 _CONTROLS = {"Cc", "Cn", "Co", "Cs"}
+#: Who compares the columns topic and key.
+_BY_COLUMNS = {"load, filtered", "MessageStore.dataset, of keys"}
 #: States of a store whose broker is just writing.
 _WRITING = {"abort", "waiting", "torn"}
 #: What an audit of a store whose broker is stopped must find.
@@ -115,6 +117,8 @@ class Judge:
         self.has_broken_bodies = any(one.is_corrupt for one in self.truth.possibly("messages"))
         self.index_is_hurt = any(damage.file.startswith("index") for damage in self.harm)
         self.log_is_hurt = any(_is_log(damage.file) for damage in self.harm)
+        #: Whether there may be no log to tell keys by.
+        self.has_no_log = self.log_is_hurt or "no_log" in self.states
         self.may_differ = self.log_is_hurt or self.power_was_cut
         self.queues_are_hurt = any("queue" in damage.file.split("/")[0] for damage in self.harm)
         self.hurt_files = {
@@ -284,8 +288,10 @@ class Judge:
             # What an earlier message left is looked for by that message's time.
             is_sure &= entry.offset not in self.replaced or first <= entry.store_time <= last
             rows = [row for row in rows if is_damaged or first <= row[3] <= last]
-            if outcome.user == "load, filtered":
-                rows = [row for row in rows if row[4] == "verified"]  # others have no key
+            if outcome.user in _BY_COLUMNS:
+                # Others have no key, unless there is no log at all.
+                may += [row for row in rows if row[4] != "verified" and self.has_no_log]
+                rows = [row for row in rows if row[4] == "verified"]
             (sure if is_sure and entry in surely else may).extend(rows)
         rows = [
             (file, position, offset, self._time_of(offset, time), "verified")

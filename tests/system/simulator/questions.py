@@ -222,6 +222,7 @@ _PARTS: dict[str, tuple[Callable[[_Asked], Question], ...]] = {
     "MessageStore.messages": (_times, _range, _filters),
     "usage": (_times, _reversed, _topics, _of("by", 0.3, _by)),
     "MessageStore.dataset, of entries": (_times, _range, _key_hash),
+    "MessageStore.dataset, of keys": _HITS,
     "MessageStore.dataset, of messages": (_times, _range, _filters),
     "MessageStore.usage": (_times, _of("by", 0.3, _by)),
     "usage --by key": _HOTTEST,
@@ -240,11 +241,13 @@ _PARTS: dict[str, tuple[Callable[[_Asked], Question], ...]] = {
     "stream of entries": (_query,),
     "stream of messages": (_query,),
 }
-_WITHOUT_GEOMETRY = {"rmqcommitlog", "rmqconsumequeue", "MessageStore.__repr__", *(
+_WITHOUT_GEOMETRY = {
+    "rmqcommitlog", "rmqconsumequeue", "MessageStore.__repr__",
+    "MessageStore.dataset, of queues", *(
     user for user in _PARTS if user.startswith(("stream", "CommitLog", "messages", "cat", "usage"))
 )}  # fmt: skip
 _WITHOUT_MODE = {
     "explain", "verify", "verify (table)", "dump", "lookup --broker", "audit", "salvage",
     "IndexDirectory.query_offset", "rmqindex.verify", "ConsumeQueue.scan", "CommitLog.read_at",
-    "CommitLog.record_boundaries", "rmqconsumequeue",
+    "CommitLog.record_boundaries", "rmqconsumequeue", "MessageStore.dataset, of queues",
 }  # fmt: skip

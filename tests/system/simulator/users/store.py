@@ -19,6 +19,10 @@ __all__ = ["METHODS", "let_go", "millis", "notes_of"]
 
 #: What was asked once is asked again, as by a program that runs for days beside the broker.
 _HELD: dict[tuple[Any, ...], Any] = {}
+_HIT_COLUMNS = (
+    "topic", "key", "file", "position", "phy_offset", "store_timestamp", "match_state",
+)  # fmt: skip
+_UNIT_COLUMNS = ("topic", "queue_id", "queue_offset", "phy_offset", "size", "tags_code")
 
 
 def rows_of(table: pa.Table | pa.RecordBatch) -> list[dict[str, Any]]:
@@ -84,11 +88,7 @@ def lookup(outcome: Outcome, place: Place, question: dict[str, Any]) -> list[tup
         **_named(question, begin="begin", end="end", max_num="max_num"),
     )
     outcome.notes += notes_of(table.schema)
-    return [
-        (row["topic"], row["key"], row["file"], row["position"], row["phy_offset"],
-         millis(row["store_timestamp"]), row["match_state"])
-        for row in rows_of(table)
-    ]  # fmt: skip
+    return [tuple(row[name] for name in _HIT_COLUMNS) for row in rows_of(table)]
 
 
 def entries(outcome: Outcome, place: Place, question: dict[str, Any]) -> list[tuple[Any, ...]]:
@@ -151,6 +151,7 @@ def _filter_of(question: dict[str, Any]) -> Any:
             "end": lambda: pc.field("store_timestamp") <= time("end"),
             "from": lambda: pc.field("phy_offset") >= question["from"],
             "to": lambda: pc.field("phy_offset") < question["to"],
+            "keys": lambda: pc.field("key").isin(question["keys"]),
             "key_hash": lambda: pc.field("key_hash") == question["key_hash"],
             "topics": lambda: pc.field("topic").isin(question["topics"]),
             "queues": lambda: pc.field("queue_id").isin(question["queues"]),
@@ -167,6 +168,20 @@ def entry_dataset(_: Outcome, place: Place, question: dict[str, Any]) -> list[tu
     dataset = _store(place, question, commit_log=None).dataset()
     rows = rows_of(dataset.to_table(names, filter=_filter_of(question)))
     return [(*(row[name] for name in names[:-1]), row["store_timestamp"]) for row in rows]
+
+
+def key_dataset(_: Outcome, place: Place, question: dict[str, Any]) -> list[tuple[Any, ...]]:
+    """Filter the dataset of entries by keys, which are compared with their messages."""
+    dataset = _store(place, question).dataset()
+    wanted = {"topics": [question["topic"]], **question}
+    table = dataset.to_table(list(_HIT_COLUMNS), filter=_filter_of(wanted))
+    return [tuple(row[name] for name in _HIT_COLUMNS) for row in rows_of(table)]
+
+
+def unit_dataset(_: Outcome, place: Place, question: dict[str, Any]) -> list[tuple[Any, ...]]:
+    """Filter the dataset of units."""
+    table = _store(place, question).dataset("queues").to_table(filter=_filter_of(question))
+    return [tuple(row[name] for name in _UNIT_COLUMNS) for row in rows_of(table)]
 
 
 def message_dataset(_: Outcome, place: Place, question: dict[str, Any]) -> list[dict[str, Any]]:
@@ -238,6 +253,8 @@ METHODS = {
     "MessageStore.entries": _method("entries", entries),
     "MessageStore.messages": _method("messages", messages),
     "MessageStore.dataset, of entries": _method("entries", entry_dataset),
+    "MessageStore.dataset, of keys": _method("hits", key_dataset),
+    "MessageStore.dataset, of queues": _method("units", unit_dataset),
     "MessageStore.dataset, of messages": _method("messages", message_dataset),
     "MessageStore.usage": _method("usage", usage),
     "MessageStore.usage, of keys": _method("key_usage", key_usage),
