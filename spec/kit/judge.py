@@ -15,10 +15,11 @@ def problem_of(expected: dict[str, Any], answer: dict[str, Any]) -> str | None:
     """Say what is wrong with an answer; None if nothing is.
 
     Args:
-        expected: One of ``answer`` (fields, which must be equal), ``contains`` (likewise, but
-            objects in them may have further fields), ``reject`` (fields of the rejection, which
-            must be equal; those in ``said`` must be there), ``one_of`` (any of several
-            expectations), ``names`` (how many files, in names of 17 digits that rise).
+        expected: One of ``answer`` (fields, which must be equal), ``contains`` (likewise, but a
+            field that is an object or a list of them, such as records, may have further fields in
+            these, though not below), ``reject`` (fields of the rejection, which must be equal;
+            those in ``said`` must be there), ``one_of`` (any of several expectations), ``names``
+            (how many files, in names of 17 digits that rise).
         answer: What the program wrote.
     """
     if "one_of" in expected:
@@ -30,12 +31,13 @@ def problem_of(expected: dict[str, Any], answer: dict[str, Any]) -> str | None:
         return f"expected an answer, got the rejection {shown(answer['reject'])}"
     if "names" in expected:
         return _problem_of_names(expected["names"], answer.get("names"))
-    if "contains" in expected:
-        answer = _parts_of(expected["contains"], answer)
     wanted = expected.get("contains", expected.get("answer", {}))
     for name, value in wanted.items():
-        if not same(value, answer.get(name, _NOTHING)):
-            return _difference(name, value, answer.get(name))
+        got = answer.get(name, _NOTHING)
+        if "contains" in expected:
+            got = _asked_fields(value, got)
+        if not same(value, got):
+            return _difference(name, value, None if got is _NOTHING else got)
     return None
 
 
@@ -54,12 +56,15 @@ def shown(value: object) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}.. ({len(text)} characters)"
 
 
-def _parts_of(expected: Any, got: Any) -> Any:  # noqa: ANN401  (JSON)
-    """Leave out the fields that nothing is expected of."""
-    if isinstance(expected, dict) and isinstance(got, dict):
-        return {name: _parts_of(expected[name], got[name]) for name in expected if name in got}
+def _asked_fields(expected: Any, got: Any) -> Any:  # noqa: ANN401  (JSON)
+    """Leave further fields out of an object, or of those in a list, but not of what they hold.
+
+    The properties of a record are an object as well, and one too many is a wrong answer.
+    """
     if isinstance(expected, list) and isinstance(got, list) and len(expected) == len(got):
-        return [_parts_of(*pair) for pair in zip(expected, got, strict=True)]
+        return [_asked_fields(*pair) for pair in zip(expected, got, strict=True)]
+    if isinstance(expected, dict) and isinstance(got, dict):
+        return {name: got[name] for name in expected if name in got}
     return got
 
 

@@ -22,7 +22,9 @@ _PLACES = 6
 def boundary_exchanges() -> list[dict[str, Any]]:
     """Return all of them."""
     return [
+        *_texts(),
         *_largest(),
+        *_sizes(),
         *_seeds(),
         *_put(),
         *_mended(),
@@ -67,12 +69,60 @@ def _sent(data: bytes) -> dict[str, str]:
     return {"name": FILE_NAME, "hex": data.hex()}
 
 
+def _texts() -> list[dict[str, Any]]:
+    """The bounds of the first and the second byte of a sequence of UTF-8."""
+    rows = [(0xC2, 0xDF, 0x80, 0xBF, 2), (0xE0, 0xE0, 0xA0, 0xBF, 3), (0xE1, 0xEC, 0x80, 0xBF, 3)]
+    rows += [(0xEE, 0xEF, 0x80, 0xBF, 3), (0xED, 0xED, 0x80, 0x9F, 3), (0xF0, 0xF0, 0x90, 0xBF, 4)]
+    rows += [(0xF1, 0xF3, 0x80, 0xBF, 4), (0xF4, 0xF4, 0x80, 0x8F, 4)]
+    texts = [bytes([first, 0x80]) for first in (0x80, 0xBF, 0xC0, 0xC1, 0xF5, 0xFF)]
+    for low, high, least, most, length in rows:
+        for first, second in ((low, least - 1), (low, least), (high, most), (high, most + 1)):
+            texts.append(bytes([first, second] + [0xBF] * (length - 2)) + b"A")
+        texts.append(bytes([low] + [least] * (length > 2) + [0xBF] * (length - 3)) + b"A")
+    cases = []
+    for data in texts:
+        text = oracle.decode_utf8(data)
+        made = {"text": text, "key_hash": oracle.key_hash(text)}
+        told = {"hex": data.hex()}
+        name = f"the bytes {data.hex(' ')}"
+        cases.append(case(name, "decode_text", told, {"answer": made}, ["IDX-HSH-6"], None))
+    return cases
+
+
 def _largest() -> list[dict[str, Any]]:
     """The largest geometry; that of 4 more bytes is among the limits."""
     told = {"hash_slot_num": 1, "index_num": 107_374_180, "directory": [], "writable": True}
     told |= {"last_exit_ok": True, "index_msg_timestamp": 0}
     expected = {"answer": {"load_result": True, "loaded": [], "directory": {}}}
     return [case("the largest geometry", "load", told, expected, ["IDX-LOD-4"], LOADER)]
+
+
+def _sizes() -> list[dict[str, Any]]:
+    """A file that lacks its last byte, and a geometry beyond the greatest file."""
+    whole = _index([1], [_entry(7, 100)], offsets=(0, 0), places=4)
+    own, beyond = _shape(1, 4), _shape(2, 107_374_180)
+    return [
+        case(name, "scan", {**shape, "file": _sent(data)}, expected, [requirement], reader)
+        for name, data, shape, expected, requirement, reader in (
+            (
+                "a file without its last byte",
+                whole[:-1], own, {"reject": {"field": "file_size", "byte": len(whole) - 1}},
+                "IDX-LAY-5", STRICT,
+            ),
+            (
+                "a file whose only entry lacks its last byte",
+                whole[: 44 + 39], own, {"answer": {"positions": []}}, "IDX-LAY-7", LENIENT,
+            ),
+            (
+                "a file that ends with its only entry",
+                whole[: 44 + 40], own, {"answer": {"positions": [1]}}, "IDX-LAY-7", LENIENT,
+            ),
+            (
+                "a geometry of 2147483648 bytes",
+                whole, beyond, {"reject": {"field": "file_size"}}, "IDX-LIM-5", LENIENT,
+            ),
+        )
+    ]  # fmt: skip
 
 
 def _seeds() -> list[dict[str, Any]]:
@@ -190,19 +240,38 @@ def _times() -> list[dict[str, Any]]:
 
 
 def _unwritten() -> list[dict[str, Any]]:
-    """Entries of zeros at positions 1 and 2, of which the second may never have been written."""
-    file = _index([3, 0], [bytes(20), bytes(20), _entry(98, 100, 0, 0)], offsets=(0, 100))
-    told = {**_shape(), "file": _sent(file)}
+    """Entries of zeros, which may never have been written, and with all but one field 0."""
+    first, zeros = _entry(7, 100), bytes(20)
+    shape, short = _shape(1, 4), {"offsets": (0, 0), "places": 4}
+    asked = [
+        (f"an entry with {name}", shape, _index([2], [first, entry], **short), [1, 2], kept)
+        for name, entry, kept in (
+            ("20 zero bytes", zeros, [1]),
+            ("a time alone", _entry(0, 0, 5), [1, 2]),
+            ("a link alone", _entry(0, 0, 0, 1), [1, 2]),
+        )
+    ]
+    asked += [
+        ("20 zero bytes at position 1", shape, _index([1], [zeros], **short), [1], [1]),
+        (
+            "entries of zeros at positions 1 and 2",
+            _shape(),
+            _index([3, 0], [zeros, zeros, _entry(98, 100)], offsets=(0, 100)),
+            [1, 2, 3],
+            [1, 3],
+        ),
+    ]
     return [
         case(
-            f"entries of zeros at positions 1 and 2, {reader}",
+            f"{name}, {reader}",
             "scan",
-            told,
+            {**held, "file": _sent(file)},
             {"answer": {"positions": found}},
             ["IDX-ENT-9"],
             reader,
         )
-        for reader, found in ((STRICT, [1, 2, 3]), (LENIENT, [1, 3]))
+        for name, held, file, strict, lenient in asked
+        for reader, found in ((STRICT, strict), (LENIENT, lenient))
     ]
 
 
@@ -276,8 +345,7 @@ def _rolled() -> list[dict[str, Any]]:
             for number, stored in enumerate((TIME, time, TIME + 5000), 1)
         ]
         hashed = 84 * 31 * 31 + 35 * 31 + 97
-        seconds = (TIME + 5000) // 1000 if time > 0 else 0
-        entries = [_entry(hashed, 100), _entry(hashed, 200), _entry(hashed, 300, seconds)]
+        entries = [_entry(hashed, offset) for offset in (100, 200, 300)]
         ends = [TIME, time, TIME + 5000]
         files = [
             _index(
@@ -348,6 +416,10 @@ def _geometries() -> list[dict[str, Any]]:
             (
                 "the oldest entry of a slot leads to an entry of another one",
                 _index([0, 2, 1, 0], led, **ends),
+            ),
+            (
+                "a time below that of the file's begin",
+                _index([2], [_entry(7, 0), _entry(7, 0, -1, 1)], offsets=(0, 0), places=4),
             ),
             (
                 "an entry of zeros, in a file of a usual shape",

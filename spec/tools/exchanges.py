@@ -7,7 +7,6 @@ import struct
 from typing import Any
 
 import spectext
-from bound_exchanges import bound_exchanges
 from boundary_exchanges import boundary_exchanges
 from edge_exchanges import edge_exchanges
 from log_exchanges import log_exchanges
@@ -28,7 +27,7 @@ def exchanges() -> dict[str, bytes]:
     made |= {"crash": [*_crash(), *_full()], "slots": _slots(), "positions": _positions()}
     made |= {"surplus": _surplus(), "directories": _directories(), "store": store_exchanges()}
     made |= {"resumed": _resumed(), "faults": _faults(), "edges": edge_exchanges()}
-    made |= {"bounds": bound_exchanges(), "logs": log_exchanges(), "queues": queue_exchanges()}
+    made |= {"logs": log_exchanges(), "queues": queue_exchanges()}
     made |= {"boundaries": boundary_exchanges()}
     return {
         f"exchanges/{name}.json": (json.dumps({"cases": cases}, indent=1) + "\n").encode("ascii")
@@ -47,7 +46,7 @@ def _limits() -> list[dict[str, Any]]:
             ["IDX-LIM-1"],
             **{"class": WRITER, "editions": ALL},
         )
-        for slots, places in ((0, 5), (5, 0), (-1, 5), (5, -1), (1, 107_374_181))
+        for slots, places in ((0, 5), (5, 0), (-1, 5), (5, -1), (1, 107_374_181), (2, 107_374_180))
     ] + [*_one_place(), *_no_geometry(), *_read_without_a_geometry(), *_named_geometries()]
 
 

@@ -313,6 +313,8 @@ def test_values_of_other_types_differ(one: object, other: object) -> None:
         ({"contains": {"a": [{"b": 1}]}}, {"a": [{"b": 1, "c": 2}]}, None),
         ({"contains": {"a": [{"b": 1}]}}, {"a": [{"c": 2}]}, "a[0]: lacks the fields ['b']"),
         ({"contains": {"a": [{"b": 1}]}}, {"a": []}, "a: expected"),
+        ({"contains": {"a": {"b": 1}}}, {"a": {"b": 1, "c": 2}}, None),
+        ({"contains": {"a": [{"b": {}}]}}, {"a": [{"b": {"c": 2}}]}, "a[0].b: lacks the fields []"),
         ({"reject": {"byte": 4}}, {"reject": {"byte": 5}}, "byte: expected 4, got 5"),
         ({"reject": {"said": ["found"]}}, {"reject": {}}, "does not say found"),
         ({"reject": {}}, {"reject": True}, "expected a rejection"),
