@@ -19,6 +19,7 @@ from .bytes_of import (
 )
 from .model.reading import DLEDGER_HEAD
 from .model.truth import Entry, Message, Unit
+from .questions import ABSENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -46,6 +47,8 @@ _USUAL = {
 _CONTROLS = {"Cc", "Cn", "Co", "Cs"}
 #: Who compares the columns topic and key.
 _BY_COLUMNS = {"load, filtered", "MessageStore.dataset, of keys"}
+#: Those of which a terminal begins a line, or does something else.
+_COMMANDS = {"Cc", "Zl", "Zp"}
 #: States of a store whose broker is just writing.
 _WRITING = {"abort", "waiting", "torn"}
 #: What an audit of a store whose broker is stopped must find.
@@ -170,6 +173,7 @@ class Judge:
             "entries": self._entries,
             "counts": self._counts,
             "unread": self._unread,
+            "printed": self._printed,
             "salvaged": self._salvaged,
             "messages": self._messages,
             "units": self._units,
@@ -184,6 +188,9 @@ class Judge:
         }
         if is_reversed(outcome.asked) and not outcome.code:
             return [("not refused", "times that end before they begin")]
+        is_of_nothing = outcome.asked.get("topics") == [ABSENT] and outcome.code == 0
+        if is_of_nothing and not outcome.notes:
+            return [("silence", "of a topic that the store does not have")]
         rule = rules.get(outcome.kind)
         said = rule(outcome) if rule else []
         if outcome.documents > 1:
@@ -200,6 +207,8 @@ class Judge:
             return [("crash", text[-400:])]
         if "No such option" in text:
             return []  # of an older version
+        if " at byte " in text and str(Path(self.root).parent) not in text:
+            return [("bad refusal", f"a byte of no file: {text[:400]}")]
         if outcome.code is not None and (unknown := _unknown_options(outcome)):
             return [("bad advice", f"{outcome.argv[0]} has no {unknown}: {text[:400]}")]
         return [] if self._may_refuse(outcome) else [("refused", text[:400])]
@@ -489,6 +498,13 @@ class Judge:
         if outcome.code == 1 and self._chosen(outcome.asked, self.truth.surely("entries")):
             return [] if self.index_is_hurt or self.power_was_cut else ["bad code: 1 is no entry"]
         return []
+
+    @staticmethod
+    def _printed(outcome: Outcome) -> list[str]:
+        """Judge what a terminal gets."""
+        odd = {char for char in outcome.stdout if unicodedata.category(char) in _COMMANDS}
+        odd -= {"\n", "\t"}
+        return [f"unescaped: {sorted(odd)}"] if odd else []
 
     def _salvaged(self, outcome: Outcome) -> list[str]:
         got = {row[:4] for row in outcome.rows}

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 #: Texts whose hashes are equal two and two, and the one that Java cannot make positive.
 COLLIDING = ("Aa", "BB", "AaAa", "AaBB", "BBAa", "BBBB", "polygenelubricants")
 ODD = ("a,b", "T#TagA", "ключ", "订单", "😀", "a\tb", "a\rb", "x#y", "%", "'", '"', "0", "-1")
+#: What breaks a line, though no control character.
+LINES = ("a\u2028b",)
 #: What no number of Java is, or none that fits.
 NO_NUMBERS = ("abc", "--1", "+-5", "yy", "9" * 25, "99999999999")
 TEXTS = ('{"order": 17}', "订单\u3000完成", "a\u2028b", "\ufeffx", "👩‍💻", "line\nline", 'a\rb,"c"')
@@ -74,7 +76,7 @@ class Senders:
         return f"0A000005{self._number % 7:04X}18B4AAC2{self._number:012X}"
 
     def _keys(self) -> list[str]:
-        pool = [f"k{self._draw.skewed(0, 12)}", *COLLIDING, *ODD]
+        pool = [f"k{self._draw.skewed(0, 12)}", *COLLIDING, *ODD, *LINES]
         count = self._draw.weighted([(3, 0), (4, 1), (3, 2), (1, 4)])
         return [self._draw.one(pool) if self._draw.chance(0.5) else pool[0] for _ in range(count)]
 

@@ -11,11 +11,15 @@ if TYPE_CHECKING:
     from .draw import Draw
     from .model.truth import Truth
 
-__all__ = ["question_of"]
+__all__ = ["ABSENT", "question_of"]
 
 Question = dict[str, Any]
 #: Pairs of one hash, and what is in no store.
 _ODD_KEYS = ("Aa", "BB", "AaAa", "absent", "polygenelubricants", "a b", "x#y", "k0 k1")
+
+
+#: A topic that no store has.
+ABSENT = "Ordres"
 
 
 class _Asked(NamedTuple):
@@ -120,7 +124,7 @@ def _filters(asked: _Asked) -> Question:
         return question
     some = draw.one(truth.messages)
     if draw.chance(0.3):
-        question["topics"] = [some.topic]
+        question["topics"] = [ABSENT if draw.chance(0.1) else some.topic]
     if draw.chance(0.15):
         question["queues"] = [some.queue_id]
     if some.tags and draw.chance(0.15):
@@ -188,6 +192,7 @@ _CRC = _of("crc", 0.3, lambda _: True)
 _BODIES = _of("bodies", 0.3, lambda _: True)
 _SINCE = _of("since", 0.1, lambda _: "2h")
 _HITS = (_keys, _times)
+_LISTED = (_times, _reversed, _range, _filters, _LIMIT, _of("body", 0.5, lambda _: True))
 _HOTTEST = (
     _of("by", 1, lambda draw: draw.one(["key", "key", "tag"])),
     _of("limit", 1, lambda draw: draw.one([3, 1000])),
@@ -218,7 +223,8 @@ _PARTS: dict[str, tuple[Callable[[_Asked], Question], ...]] = {
     "MessageStore.explain": (_key, _times),
     "scan": (_times, _range, _key_hash, _of("salvage", 0.25, lambda _: True)),
     "MessageStore.entries": (_times, _range, _key_hash),
-    "messages": (_times, _reversed, _range, _filters, _LIMIT, _of("body", 0.5, lambda _: True)),
+    "messages": _LISTED,
+    "messages (table)": _LISTED,
     "MessageStore.messages": (_times, _range, _filters),
     "usage": (_times, _reversed, _topics, _of("by", 0.3, _by)),
     "MessageStore.dataset, of entries": (_times, _range, _key_hash),

@@ -23,6 +23,7 @@ from .model.broker import TAGS_SINCE
 from .model.disk import Disk
 from .model.reading import DLEDGER_HEAD
 from .model.truth import Entry
+from .questions import ABSENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -151,8 +152,9 @@ def write_of(draw: Draw, world: World) -> list[str]:
     elif name == "export":
         form = draw.one(["parquet", "jsonl", "jsonl", "jsonl", "csv"])
         folder = "entries" if flags else "messages"
-        argv += [f"ASIDE/{folder}-{form}", "--format", form]
-        argv[2:2] = []
+        topic = ["--topic", ABSENT] if not flags and draw.chance(0.1) else []
+        folder = "nothing" if topic else folder
+        argv += [f"ASIDE/{folder}-{form}", "--format", form, *topic]
     argv += _modes(draw, kind)
     return argv
 
@@ -563,37 +565,49 @@ def judge_export(
     world: World, argv: Sequence[str], folder: Path, said: str
 ) -> Iterable[tuple[str, str]]:
     """Say what an export of a store without damage lacks and does not say, or has twice."""
-    truth = world.truth
     rows = exported(folder)
-    if "--entries" in argv:
-        got = Counter((int(row["key_hash"]), int(row["phy_offset"])) for row in rows)
-        sure = Counter((one.key_hash, one.offset) for one in truth.surely("entries"))
-        lost = sure - got
-        most = _most_exported(truth)
-        if ghosts := [row for row in got if row not in most]:
-            yield "ghosts", f"by an export: {ghosts[:5]}"
-        more = {row: count for row, count in got.items() if count > most[row] > 0}
-        if more:
-            yield "doubled", f"by an export: {list(more.items())[:5]}"
+    if ABSENT in argv:
+        if rows or not said.strip():
+            yield "silence", "of a topic that the store does not have"
+    elif "--entries" in argv:
+        yield from _exported_entries(world.truth, rows)
     else:
-        keys = Counter(
-            (int(row["phy_offset"]), row["topic"], int(row["size"]), row["uniq_key"] or None)
-            for row in rows
-        )
-        waits = set()
-        if "abort" in truth.states:  # a kill may have left a record that its broker takes as whole
-            last = max((one.offset for one in truth.messages), default=-1)
-            waits = {last} & {int(offset) for offset in _WAITS.findall(said)}
-        surely = (one for one in truth.surely("messages") if one.offset not in waits)
-        lost = Counter(map(_told, surely)) - keys
-        known = set(map(_told, truth.possibly("messages")))
-        if truth.seems_to_go_on:  # and whoever resumes behind has what was there before
-            lost, known = Counter(), known | set(keys)
-        ghosts = [row for row in keys if row not in known and row[0] >= truth.log_start]
-        if ghosts:
-            yield "ghosts", f"by an export: {ghosts[:5]}"
-        if any(count > 1 for count in keys.values()):
-            yield "doubled", f"by an export: {[row for row, n in keys.items() if n > 1][:5]}"
+        yield from _exported_messages(world.truth, rows, said)
+
+
+def _exported_entries(truth: Truth, rows: list[dict[str, Any]]) -> Iterable[tuple[str, str]]:
+    got = Counter((int(row["key_hash"]), int(row["phy_offset"])) for row in rows)
+    most = _most_exported(truth)
+    if ghosts := [row for row in got if row not in most]:
+        yield "ghosts", f"by an export: {ghosts[:5]}"
+    more = {row: count for row, count in got.items() if count > most[row] > 0}
+    if more:
+        yield "doubled", f"by an export: {list(more.items())[:5]}"
+    if lost := Counter((one.key_hash, one.offset) for one in truth.surely("entries")) - got:
+        yield "lost", f"by an export: {list(lost)[:5]}"
+
+
+def _exported_messages(
+    truth: Truth, rows: list[dict[str, Any]], said: str
+) -> Iterable[tuple[str, str]]:
+    keys = Counter(
+        (int(row["phy_offset"]), row["topic"], int(row["size"]), row["uniq_key"] or None)
+        for row in rows
+    )
+    waits = set()
+    if "abort" in truth.states:  # a kill may have left a record that its broker takes as whole
+        last = max((one.offset for one in truth.messages), default=-1)
+        waits = {last} & {int(offset) for offset in _WAITS.findall(said)}
+    surely = (one for one in truth.surely("messages") if one.offset not in waits)
+    lost = Counter(map(_told, surely)) - keys
+    known = set(map(_told, truth.possibly("messages")))
+    if truth.seems_to_go_on:  # and whoever resumes behind has what was there before
+        lost, known = Counter(), known | set(keys)
+    ghosts = [row for row in keys if row not in known and row[0] >= truth.log_start]
+    if ghosts:
+        yield "ghosts", f"by an export: {ghosts[:5]}"
+    if any(count > 1 for count in keys.values()):
+        yield "doubled", f"by an export: {[row for row, n in keys.items() if n > 1][:5]}"
     if lost:
         yield "lost", f"by an export: {list(lost)[:5]}"
 

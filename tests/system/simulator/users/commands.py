@@ -333,6 +333,10 @@ def _listed(outcome: Outcome, _: dict[str, Any]) -> list[dict[str, Any]]:
     return [_message(row) for row in rows]
 
 
+def _messages_table(place: Place, question: dict[str, Any]) -> list[str]:
+    return [part for part in _messages(place, question) if part != "--json"]
+
+
 def _cat(place: Place, question: dict[str, Any]) -> list[str]:
     which = question.get("offset", question.get("id"))
     topic = ["--topic", question["topic"]] if question.get("topic") else []
@@ -430,6 +434,7 @@ COMMANDS: dict[str, Callable[[Place, dict[str, Any], str], Outcome]] = {
     "scan, unread": _unread,
     "info": _command("files", _info, _files),
     "messages": _command("messages", _messages, _listed),
+    "messages (table)": _command("printed", _messages_table, _nothing),
     "cat": _command("messages", _cat, _cats),
     "cat --raw": _command("body", _cat_raw, _raw),
     "usage": _command("usage", _usage, _used),
