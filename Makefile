@@ -44,7 +44,7 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(BIN)/zizmor --offline --no-progress --quiet .github
+	$(BIN)/zizmor --offline --no-progress --quiet .github spec/kit/action.yml
 
 ## make format   rewrite the code in the project's style
 format: $(VENV)/.dev

@@ -17,19 +17,19 @@ from typing import TYPE_CHECKING, Any
 HERE = Path(__file__).resolve().parent
 SPEC = HERE.parent
 ADAPTERS = SPEC / "kit" / "adapters"
-sys.path[:0] = [str(HERE), str(SPEC), str(ADAPTERS)]
+sys.path[:0] = [str(HERE), str(SPEC / "kit"), str(ADAPTERS)]
 
-from kit.archive import read_archive  # noqa: E402
-from kit.cases import cases_of  # noqa: E402
-from kit.program import Program  # noqa: E402
-from kit.run import FAILED, run_cases  # noqa: E402
 from make_archive import build  # noqa: E402
+from rmq_index_conformance.archive import read_archive  # noqa: E402
+from rmq_index_conformance.cases import cases_of  # noqa: E402
+from rmq_index_conformance.program import Program  # noqa: E402
+from rmq_index_conformance.run import FAILED, run_cases  # noqa: E402
 from serve import serve  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kit.cases import Case
+    from rmq_index_conformance.cases import Case
 
 TABLE = HERE / "mutants.txt"
 #: The steps of the text as programs, in the order in which they import each other.
@@ -172,7 +172,7 @@ def serve_mutant(requirement: str, number: int = 0) -> None:
 def main() -> int:
     """Run all, and print what caught each."""
     with tempfile.TemporaryDirectory() as folder:
-        cases = cases_of(read_archive(build(Path(folder))[0]))
+        cases = cases_of(read_archive(build(Path(folder))))
     missed = 0
     for mutant in mutants():
         failed = caught_by(mutant, cases)

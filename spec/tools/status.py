@@ -20,17 +20,17 @@ from typing import TYPE_CHECKING, Any
 HERE = Path(__file__).resolve().parent
 SPEC = HERE.parent
 ROOT = SPEC.parent
-sys.path[:0] = [str(HERE), str(SPEC), str(ROOT)]
+sys.path[:0] = [str(HERE), str(SPEC / "kit"), str(ROOT)]
 
 from tests.support.maven import class_path_of, compile_java  # noqa: E402
 
 import spectext  # noqa: E402
-from kit.archive import read_archive  # noqa: E402
-from kit.cases import CLASSES, cases_of  # noqa: E402
-from kit.program import Program  # noqa: E402
-from kit.report import as_data  # noqa: E402
-from kit.run import run_cases  # noqa: E402
 from make_archive import build  # noqa: E402
+from rmq_index_conformance.archive import read_archive  # noqa: E402
+from rmq_index_conformance.cases import CLASSES, cases_of  # noqa: E402
+from rmq_index_conformance.program import Program  # noqa: E402
+from rmq_index_conformance.report import as_data  # noqa: E402
+from rmq_index_conformance.run import run_cases  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -161,7 +161,7 @@ IMPLEMENTATIONS = [
 def run(names: list[str], folder: Path) -> None:
     """Run some implementations, or all, and note what they did."""
     folder.mkdir(parents=True, exist_ok=True)
-    archive = read_archive(build(folder)[0])
+    archive = read_archive(build(folder))
     cases = cases_of(archive)
     data = json.loads(DATA.read_text()) if DATA.exists() else {"runs": {}}
     for each in IMPLEMENTATIONS:

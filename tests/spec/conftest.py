@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 SPEC = ROOT / "spec"
-sys.path[:0] = [str(SPEC / "tools"), str(SPEC), str(SPEC / "kit" / "adapters")]
+sys.path[:0] = [str(SPEC / "tools"), str(SPEC / "kit"), str(SPEC / "kit" / "adapters")]
 
 
 @pytest.fixture(scope="session")

@@ -23,10 +23,10 @@ import rmqindex_adapter
 import spectext
 import status
 from examples import examples
-from kit.archive import Archive, read_archive
-from kit.cases import CLASSES, cases_of
-from kit.report import as_data
-from kit.run import FAILED, PASSED, Outcome, run_cases
+from rmq_index_conformance.archive import Archive, read_archive
+from rmq_index_conformance.cases import CLASSES, cases_of
+from rmq_index_conformance.report import as_data
+from rmq_index_conformance.run import FAILED, PASSED, Outcome, run_cases
 from rmqindex import (
     IndexDirectory,
     IndexFile,
@@ -54,7 +54,7 @@ class ThisPackage:
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Archive:
     """The vectors."""
-    return read_archive(make_archive.build(tmp_path_factory.mktemp("vectors"))[0])
+    return read_archive(make_archive.build(tmp_path_factory.mktemp("vectors")))
 
 
 @pytest.fixture(scope="module")

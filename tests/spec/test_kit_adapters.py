@@ -11,11 +11,11 @@ import pytest
 
 import make_archive
 import status
-from kit.archive import read_archive
-from kit.cases import Case, cases_of
-from kit.program import Program
-from kit.run import FAILED, Outcome, run_cases
 from maven import REQUIRED, UnavailableError
+from rmq_index_conformance.archive import read_archive
+from rmq_index_conformance.cases import Case, cases_of
+from rmq_index_conformance.program import Program
+from rmq_index_conformance.run import FAILED, Outcome, run_cases
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,7 +37,7 @@ VERSIONS = [("4.9.8", "4.7.1"), ("5.3.3", "5.0"), ("5.5.1", "5.5")]
 @pytest.fixture(scope="module")
 def cases(tmp_path_factory: pytest.TempPathFactory) -> list[Case]:
     """All cases."""
-    path, _ = make_archive.build(tmp_path_factory.mktemp("vectors"))
+    path = make_archive.build(tmp_path_factory.mktemp("vectors"))
     return cases_of(read_archive(path))
 
 

@@ -9,9 +9,9 @@ import pytest
 import mutants
 import spectext
 from kinds import sampled
-from kit.archive import read_archive
-from kit.cases import Case, cases_of
 from make_archive import build
+from rmq_index_conformance.archive import read_archive
+from rmq_index_conformance.cases import Case, cases_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +23,7 @@ MUTANTS = mutants.mutants()
 def cases(tmp_path_factory: pytest.TempPathFactory) -> list[Case]:
     """All cases."""
     folder: Path = tmp_path_factory.mktemp("vectors")
-    return cases_of(read_archive(build(folder)[0]))
+    return cases_of(read_archive(build(folder)))
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kit.case import BROKER, EDITIONS, LENIENT, LOADER, STRICT, WRITER, answer, make_case, or_reject
+from rmq_index_conformance.case import (
+    BROKER,
+    EDITIONS,
+    LENIENT,
+    LOADER,
+    STRICT,
+    WRITER,
+    answer,
+    make_case,
+    or_reject,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kit.archive import Vector
-    from kit.case import Case
+    from rmq_index_conformance.archive import Vector
+    from rmq_index_conformance.case import Case
 
 _BEFORE_5_5, _FROM_5_5 = EDITIONS[:-1], EDITIONS[-1:]
 _RECORD = (

@@ -7,14 +7,14 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kit.cases import CLASSES, EDITIONS
-from kit.judge import problem_of
-from kit.program import ProgramError
+from rmq_index_conformance.cases import CLASSES, EDITIONS
+from rmq_index_conformance.judge import problem_of
+from rmq_index_conformance.program import ProgramError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from kit.cases import Case
+    from rmq_index_conformance.cases import Case
 
 PROTOCOL = 1
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"

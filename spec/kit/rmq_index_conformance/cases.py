@@ -7,7 +7,7 @@ import struct
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from kit.case import (
+from rmq_index_conformance.case import (
     BROKER,
     CLASSES,
     EDITIONS,
@@ -24,14 +24,14 @@ from kit.case import (
     make_case,
     or_reject,
 )
-from kit.store_cases import STORE_KINDS
+from rmq_index_conformance.store_cases import STORE_KINDS
 
 __all__ = ["CLASSES", "EDITIONS", "Case", "cases_of", "shown_by"]
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kit.archive import Archive, Vector
+    from rmq_index_conformance.archive import Archive, Vector
 
 FILE_NAME = "20260101000000000"
 _NO_GEOMETRY = {"hash_slot_num": None, "index_num": None}

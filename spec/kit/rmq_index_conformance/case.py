@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kit.archive import Vector
+    from rmq_index_conformance.archive import Vector
 
 WRITER = "strict_writer"
 STRICT = "strict_reader"
@@ -33,7 +33,7 @@ class Case:
         conformance_class: Who must answer so; None for every class.
         editions: The editions of which that is true; empty for all.
         request: The document to send, without its number.
-        expected: What the answer must be; see :func:`kit.judge.problem_of`.
+        expected: What the answer must be; see :func:`rmq_index_conformance.judge.problem_of`.
         requirements: The requirements that it shows.
     """
 

@@ -6,11 +6,12 @@ import hashlib
 import json
 import zipfile
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
+    from importlib.resources.abc import Traversable
 
 MANIFEST = "manifest.json"
 FORMAT = "rocketmq-index-vectors/1"
@@ -58,16 +59,13 @@ class Archive:
     exchanges: dict[str, dict[str, Any]]
 
 
-def write_archive(path: Path, about: dict[str, Any], files: dict[str, bytes]) -> str:
+def write_archive(path: Path, about: dict[str, Any], files: dict[str, bytes]) -> None:
     """Write the same bytes for the same files, whatever the machine and the day.
 
     Args:
         path: Where to write.
         about: What the manifest shall say beside the files.
         files: The files by their paths within the archive.
-
-    Returns:
-        The archive's SHA-256.
     """
     listed = {
         name: {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
@@ -75,13 +73,12 @@ def write_archive(path: Path, about: dict[str, Any], files: dict[str, bytes]) ->
     }
     manifest = json.dumps({"format": FORMAT, **about, "files": listed}, indent=1) + "\n"
     write_zip(path, [(MANIFEST, manifest.encode("ascii")), *sorted(files.items())])
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def write_zip(target: Path | BinaryIO, files: Iterable[tuple[str, bytes]]) -> None:
+def write_zip(path: Path, files: Iterable[tuple[str, bytes]]) -> None:
     """Write files in their order, whatever the machine, the day and their permissions."""
     # Stored, not compressed: other versions of zlib compress to other bytes.
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_STORED) as archive:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
         for name, data in files:
             entry = zipfile.ZipInfo(name, _TIME)
             entry.external_attr = _MODE
@@ -89,7 +86,7 @@ def write_zip(target: Path | BinaryIO, files: Iterable[tuple[str, bytes]]) -> No
             archive.writestr(entry, data)
 
 
-def read_archive(path: Path) -> Archive:
+def read_archive(path: Path | Traversable) -> Archive:
     """Read an archive, or the folder that one was unpacked to, and verify every file.
 
     Raises:
@@ -139,15 +136,15 @@ def _vector(name: str, files: dict[str, bytes]) -> Vector:
     return Vector(stem, json.loads(files[name]), files.get(f"{stem}.bin"), inside)
 
 
-def _files_of(path: Path) -> dict[str, bytes]:
-    if path.is_dir():
+def _files_of(path: Path | Traversable) -> dict[str, bytes]:
+    if isinstance(path, Path) and path.is_dir():
         return {
             file.relative_to(path).as_posix(): file.read_bytes()
             for file in path.rglob("*")
             if file.is_file()
         }
     try:
-        with zipfile.ZipFile(path) as archive:
+        with path.open("rb") as opened, zipfile.ZipFile(opened) as archive:
             if sum(entry.file_size for entry in archive.infolist()) > _MAX_BYTES:
                 raise ArchiveError(f"{path}: expected at most {_MAX_BYTES} bytes in it")
             return {name: archive.read(name) for name in archive.namelist() if name[-1] != "/"}

@@ -5,18 +5,22 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from kit.archive import ArchiveError, read_archive
-from kit.cases import cases_of
-from kit.program import Program, ProgramError
-from kit.report import as_data, as_junit, summary
-from kit.run import run_cases
+from rmq_index_conformance.archive import ArchiveError, read_archive
+from rmq_index_conformance.cases import cases_of
+from rmq_index_conformance.program import Program, ProgramError
+from rmq_index_conformance.report import as_badge, as_data, as_junit, summary
+from rmq_index_conformance.run import run_cases
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_NAME = "rmq-index-conformance"
+# Where an installed kit has them.
+_VECTORS = resources.files("rmq_index_conformance") / "vectors.zip"
 _TEXT = """Hold a program against the vectors of the RocketMQ index specification.
 
 The program reads one JSON document a line and answers with one a line; the page "Conformance kit"
@@ -26,13 +30,15 @@ with 1 if one fails, and with 2 if nothing could be run."""
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="kit", description=_TEXT, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog=_NAME, description=_TEXT, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("--vectors", type=Path, required=True, metavar="PATH", help="the archive, or its folder")
+    told = "another archive than the kit's, or its folder"
+    add("--vectors", type=Path, default=_VECTORS, metavar="PATH", help=told)
     add("--limit", type=float, default=10.0, metavar="SECONDS", help="for each answer; 10")
     add("--junit", type=Path, metavar="FILE", help="write a JUnit file")
     add("--json", type=Path, metavar="FILE", help="write counts and failures as JSON")
+    add("--badge", type=Path, metavar="FILE", help="write a badge's JSON, as shields.io reads it")
     add("--only", metavar="TEXT", help="only the cases whose names contain it")
     add("--requirement", metavar="NAME", help="only the cases that show this requirement")
     add("--all", action="store_true", help="list all failures, and not the first 40")
@@ -41,11 +47,11 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(arguments: Sequence[str]) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run the kit.
 
     Args:
-        arguments: What stands on the command line.
+        arguments: What stands on the command line, unless told.
 
     Returns:
         The exit status.
@@ -79,17 +85,24 @@ def main(arguments: Sequence[str]) -> int:
         return _fail(str(error))
     finally:
         program.stop()
-    if options.junit:
-        options.junit.write_bytes(as_junit(outcome))
-    if options.json:
-        text = json.dumps(as_data(outcome, archive), indent=1)
-        options.json.write_text(f"{text}\n", encoding="ascii")
+    data = as_data(outcome, archive)
+    for path, written in (
+        (options.junit, as_junit(outcome)),
+        (options.json, _document(data)),
+        (options.badge, _document(as_badge(data))),
+    ):
+        if path:
+            path.write_bytes(written)
     text = summary(outcome, archive, everything=options.all)
     # A console may know fewer characters than names of files have.
     sys.stdout.buffer.write(text.encode(sys.stdout.encoding, "backslashreplace") + b"\n")
     return 1 if outcome.totals.failed else 0
 
 
+def _document(data: dict[str, Any]) -> bytes:
+    return f"{json.dumps(data, indent=1)}\n".encode("ascii")
+
+
 def _fail(message: str) -> int:
-    print(f"kit: {message}", file=sys.stderr)
+    print(f"{_NAME}: {message}", file=sys.stderr)
     return 2

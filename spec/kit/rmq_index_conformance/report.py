@@ -6,11 +6,11 @@ import re
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
-from kit.run import FAILED, SKIPPED
+from rmq_index_conformance.run import FAILED, SKIPPED
 
 if TYPE_CHECKING:
-    from kit.archive import Archive
-    from kit.run import Outcome
+    from rmq_index_conformance.archive import Archive
+    from rmq_index_conformance.run import Outcome
 
 _MAX_FAILURES = 40
 # What XML 1.0 cannot hold.
@@ -37,10 +37,9 @@ def summary(outcome: Outcome, archive: Archive, *, everything: bool = False) -> 
     for name, counts in outcome.by_class.items():
         lines.append(f"{name:<24}{counts.passed:>8}{counts.failed:>8}{counts.skipped:>9}")
     lines.append(f"{'all':<24}{totals.passed:>8}{totals.failed:>8}{totals.skipped:>9}")
-    asked = [c for c in outcome.by_requirement.values() if c.passed + c.failed]
-    met = sum(not counts.failed for counts in asked)
+    met, asked = requirements_met(as_data(outcome, archive))
     known = len(archive.manifest["requirements"])
-    lines += ["", f"requirements: {met} of the {len(asked)} asked are met; {known} in the text"]
+    lines += ["", f"requirements: {met} of the {asked} asked are met; {known} in the text"]
     broken = {name: c for name, c in outcome.by_requirement.items() if c.failed}
     texts = {each["name"]: each["text"] for each in archive.manifest["requirements"]}
     for name, counts in sorted(broken.items()):
@@ -86,6 +85,36 @@ def as_data(outcome: Outcome, archive: Archive) -> dict[str, Any]:
             for result in outcome.results
             if result.status == FAILED
         ],
+    }
+
+
+def requirements_met(data: dict[str, Any], prefix: str = "") -> tuple[int, int]:
+    """Return how many requirements are met, and how many were asked.
+
+    Args:
+        data: What :func:`as_data` returned.
+        prefix: What their names begin with.
+    """
+    asked = [
+        counts
+        for name, counts in data["by_requirement"].items()
+        if name.startswith(prefix) and counts["passed"] + counts["failed"]
+    ]
+    return sum(not counts["failed"] for counts in asked), len(asked)
+
+
+def as_badge(data: dict[str, Any]) -> dict[str, Any]:
+    """Return what an endpoint badge of shields.io is drawn from.
+
+    Args:
+        data: What :func:`as_data` returned.
+    """
+    met, asked = requirements_met(data)
+    return {
+        "schemaVersion": 1,
+        "label": f"RocketMQ index {data['vectors']}",
+        "message": f"{met} of {asked} requirements",
+        "color": "brightgreen" if met == asked else "orange",
     }
 
 

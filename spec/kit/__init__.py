@@ -1,4 +1,0 @@
-"""The conformance kit of the RocketMQ index specification; the standard library is all it needs.
-
-``python3 spec/kit --help`` says how to run it, ``spec/conformance-kit.md`` what a program answers.
-"""
