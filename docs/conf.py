@@ -3,17 +3,23 @@
 import sys
 import tomllib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 HERE = Path(__file__).resolve().parent
 SPEC = HERE.parent / "spec"
 sys.path[:0] = [str(HERE / "_ext"), str(SPEC / "tools")]
+
+import status_pages  # noqa: E402  (it lies outside of any package)
+
+if TYPE_CHECKING:
+    from sphinx.application import Sphinx
 
 
 def _take_in_spec() -> None:
     """Bring ``docs/spec`` up to date with the specification, which lies outside of ``docs``."""
     wanted = {
         path.relative_to(SPEC): path.read_bytes()
-        for pattern in ("*.md", "*.ksy", "figures/*.svg", "vectors/README.md")
+        for pattern in ("*.md", "*.ksy", "figures/*.svg", "status/*.md", "vectors/README.md")
         for path in SPEC.glob(pattern)
     }
     taken = HERE / "spec"
@@ -87,3 +93,15 @@ html_search_scorer = str(HERE / "_ext" / "scorer.js")
 html_copy_source = False
 html_show_sourcelink = False
 pygments_style = "tango"
+
+
+def _write_badges(app: "Sphinx", _error: Exception | None) -> None:
+    folder = app.outdir / "badges"
+    folder.mkdir(exist_ok=True)
+    for name, text in status_pages.badges().items():
+        (folder / f"{name}.json").write_text(text, encoding="ascii")
+
+
+def setup(app: "Sphinx") -> None:
+    """Register with Sphinx."""
+    app.connect("build-finished", _write_badges)

@@ -22,6 +22,7 @@ import oracle
 import rmqindex_adapter
 import spectext
 import status
+import status_pages
 from examples import examples
 from rmq_index_conformance.archive import Archive, read_archive
 from rmq_index_conformance.cases import CLASSES, cases_of
@@ -101,7 +102,7 @@ def test_the_status_page_tells_what_this_package_does_now(
     outcome: Outcome, archive: Archive
 ) -> None:
     """It was run on these vectors, and the others on the same; `status.py run` runs all anew."""
-    stored = json.loads(status.DATA.read_text(encoding="ascii"))["runs"]["rmqindex"]
+    stored = json.loads(status_pages.DATA.read_text(encoding="ascii"))["runs"]["rmqindex"]
     now = as_data(outcome, archive)
     told = ("totals", "by_class", "by_requirement")
     assert {name: now[name] for name in told} == {name: stored[name] for name in told}
@@ -110,12 +111,12 @@ def test_the_status_page_tells_what_this_package_does_now(
 def test_reports_to_other_projects_say_what_was_found() -> None:
     """Their cases failed, their numbers are those of the runs, and their bytes are the vector's."""
     text = (spectext.SPEC / "reports.md").read_text(encoding="utf-8")
-    runs = json.loads(status.DATA.read_text(encoding="ascii"))["runs"]
+    runs = json.loads(status_pages.DATA.read_text(encoding="ascii"))["runs"]
     failed = runs["rocketmq-rust"]["failures"]
     cases = re.findall(r"\| `((?:accept|reject)/[^`]+)` \|$", text, re.MULTILINE)
     assert cases
     assert set(cases) <= {each["case"] for each in failed}
-    told = [status.explanation_of("rocketmq-rust", each)["says"] for each in failed]
+    told = [status_pages.explanation_of("rocketmq-rust", each)["says"] for each in failed]
     count = sum("`topic#U#key`, where RocketMQ indexes" in says for says in told)
     assert f"all {count} cases of the kit" in text
     for version in ("4.9.8", "5.3.3", "5.5.1"):

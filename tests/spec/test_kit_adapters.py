@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ import pytest
 
 import make_archive
 import status
+import status_pages
 from maven import REQUIRED, UnavailableError
 from rmq_index_conformance.archive import read_archive
 from rmq_index_conformance.cases import Case, cases_of
@@ -73,7 +75,7 @@ def test_rmqindex_passes_a_part_of_the_cases(cases: list[Case]) -> None:
 def assert_explained(name: str, outcome: Outcome) -> None:
     """Fail unless the status page explains each failure."""
     for case, why in failures(outcome):
-        status.explanation_of(name, {"case": case, "why": why})
+        status_pages.explanation_of(name, {"case": case, "why": why})
 
 
 @pytest.mark.system
@@ -106,15 +108,40 @@ def test_the_parser_that_kaitai_makes_passes_what_it_claims(
     assert outcome.totals.passed > 70
 
 
-def test_the_status_page_is_what_the_runs_gave() -> None:
-    """Written anew from the stored results it is the same, and each failure is explained."""
-    assert status.PAGE.read_text(encoding="utf-8") == status.page()
+def test_the_status_pages_are_what_the_runs_gave() -> None:
+    """Written anew from the stored results they are the same, and each failure is explained."""
+    folder = status.SPEC / "status"
+    written = status_pages.pages()
+    for name, text in written.items():
+        assert (status.SPEC / name).read_text(encoding="utf-8") == text
+    assert {f"status/{path.name}" for path in folder.iterdir()} < written.keys()
+
+
+def test_the_page_of_an_implementation_has_each_failed_case() -> None:
+    """Below its reason."""
+    runs = json.loads(status_pages.DATA.read_text(encoding="ascii"))["runs"]
+    written = status_pages.pages()
+    for name, ran in runs.items():
+        page = written[f"status/{name}.md"]
+        listed = re.findall(r"^- `(.*)`:$", page, re.MULTILINE)
+        assert sorted(listed) == sorted(each["case"] for each in ran["failures"])
+
+
+def test_a_badge_counts_the_requirements_that_are_met() -> None:
+    """In the form that shields.io reads; it is green where all that were asked are met."""
+    badges = {name: json.loads(text) for name, text in status_pages.badges().items()}
+    assert set(badges) == set(status_pages.IMPLEMENTATIONS)
+    runs = json.loads(status_pages.DATA.read_text(encoding="ascii"))["runs"]
+    for name, badge in badges.items():
+        assert badge.keys() == {"schemaVersion", "label", "message", "color"}
+        assert (badge["color"] == "brightgreen") == (not runs[name]["totals"]["failed"])
+        assert re.fullmatch(r"\d+ of \d+ requirements", badge["message"])
 
 
 def test_the_stored_runs_are_of_one_archive() -> None:
     """No implementation was held against other vectors than the others."""
-    runs = json.loads(status.DATA.read_text(encoding="ascii"))["runs"]
-    assert set(runs) == {each.name for each in status.IMPLEMENTATIONS}
+    runs = json.loads(status_pages.DATA.read_text(encoding="ascii"))["runs"]
+    assert set(runs) == set(status.COMMANDS) == set(status_pages.IMPLEMENTATIONS)
     assert len({(run["vectors"], run["manifest"]) for run in runs.values()}) == 1
 
 
@@ -123,8 +150,8 @@ def test_rocketmq_was_asked_in_every_chapter(
     version: str, log: int, queue: int, checkpoint: int, ids: int
 ) -> None:
     """So many requirements were put to its classes in the chapters beside the index."""
-    runs = json.loads(status.DATA.read_text(encoding="ascii"))["runs"]
+    runs = json.loads(status_pages.DATA.read_text(encoding="ascii"))["runs"]
     counts = runs[f"rocketmq-{version}"]["by_requirement"]
     asked = [name for name, each in counts.items() if each["passed"] + each["failed"]]
-    found = [sum(name.startswith(f"{part}-") for name in asked) for part in status.CHAPTERS]
+    found = [sum(name.startswith(f"{part}-") for name in asked) for part in status_pages.CHAPTERS]
     assert found[1:] == [log, queue, checkpoint, ids]
