@@ -190,7 +190,7 @@ class Judge:
             return [("not refused", "times that end before they begin")]
         is_of_nothing = outcome.asked.get("topics") == [ABSENT] and outcome.code == 0
         # Topics are told by the folders of their queues.
-        if is_of_nothing and not outcome.notes and (Path(self.root) / "consumequeue").is_dir():
+        if is_of_nothing and not outcome.notes and any(Path(self.root).glob("consumequeue/*")):
             return [("silence", "of a topic that the store does not have")]
         rule = rules.get(outcome.kind)
         said = rule(outcome) if rule else []
