@@ -113,8 +113,8 @@ def test_reports_to_other_projects_say_what_was_found() -> None:
     text = (spectext.SPEC / "reports.md").read_text(encoding="utf-8")
     runs = json.loads(status_pages.DATA.read_text(encoding="ascii"))["runs"]
     failed = runs["rocketmq-rust"]["failures"]
-    cases = re.findall(r"\| `((?:accept|reject)/[^`]+)` \|$", text, re.MULTILINE)
-    assert cases
+    cases = re.findall(r"\| `((?:accept|exchanges|reject)/[^`]+)` \|$", text, re.MULTILINE)
+    assert len(cases) == 5
     assert set(cases) <= {each["case"] for each in failed}
     told = [status_pages.explanation_of("rocketmq-rust", each)["says"] for each in failed]
     count = sum("`topic#U#key`, where RocketMQ indexes" in says for says in told)
