@@ -54,6 +54,34 @@ def test_a_damaged_count_stops_scan_info_and_export(run, store, files, tmp_path,
     assert salvaged(run, store) == 959
 
 
+@pytest.mark.parametrize("count", [-(1 << 31) + 4, 0, 1])
+def test_salvaging_a_lone_file_whose_count_is_damaged_asks_for_its_geometry(
+    run, store, files, count
+):
+    """Nothing else tells it, and no entries without a word would hide all of them."""
+    for file in files[1:]:
+        file.unlink()
+    set_count(files[0], count)
+    code, _, err = run("scan", store)
+    assert code == 2
+    assert "--salvage" in err
+    code, out, err = run("scan", files[0], "--salvage", "--json")
+    assert (code, out) == (2, "")
+    assert "the header counts no entries" in err
+    assert "--max-hash-slot-num and --max-index-num" in err
+    code, out, _ = run("scan", files[0], "--salvage", "--json", *GEOMETRY)
+    assert (code, len(out.splitlines())) == (0, 199)
+
+
+def test_entries_behind_a_page_of_zeros_are_salvaged(run, store, files):
+    """Where the count is damaged, too, an empty place does not end them."""
+    set_count(files[2], 0)
+    with files[2].open("r+b") as file:
+        file.seek(40 + 97 * 4 + 20)
+        file.write(bytes(20 * 100))
+    assert salvaged(run, store) == 859
+
+
 def test_a_damaged_count_is_named_where_it_is_passed_over(run, store, files):
     """The rest is read, with a line of what is missing."""
     set_count(files[2], 0)

@@ -45,8 +45,7 @@ def salvage(
         path: An IndexFile.
         layout: Its geometry; None to infer it, for which the file must be sound enough.
         uncounted: Also read the entries behind the header's count, which a kill or a damaged count
-            can leave, up to the first place that was never written; not those of a writer that
-            appends meanwhile.
+            can leave; not those of a writer that appends meanwhile.
 
     Yields:
         Batches with the columns of ``ENTRY_SCHEMA``, in file order; ``prev_position`` as stored.
@@ -62,9 +61,13 @@ def salvage(
 def salvage_listed(
     path: PathLike, layout: Layout | None, header: IndexHeader
 ) -> Iterator[pa.RecordBatch]:
-    """As :func:`salvage` with ``uncounted``, without entries that a writer has counted since."""
+    """As :func:`salvage` with ``uncounted``, without entries that a writer has counted since.
+
+    A file that nothing was written into needs no geometry.
+    """
     with open_index_source(path) as source:
-        yield from _salvage(source, layout, header, uncounted=True)
+        if header.entry_count or looks_emptied(source):
+            yield from _salvage(source, layout, header, uncounted=True)
 
 
 def replaced_entries(
@@ -149,26 +152,19 @@ def _scan(
     for first in range(FIRST_POSITION, stop, BLOCK):
         entries = source.entry_range(layout, first, min(first + BLOCK, stop))
         positions = np.arange(first, first + len(entries), dtype=np.int32)
-        written = np.asarray(entries.view(np.uint8).reshape(len(entries), -1).any(axis=1))
-        if first + len(entries) > header.index_count and not written.all():
-            beyond = np.flatnonzero(~written & (positions >= header.index_count))
-            if len(beyond):
-                written[beyond[0] :] = False
-                stop = 0
+        written = np.asarray(entries.view(np.uint32).reshape(len(entries), -1).any(axis=1))
         links = links_of(entries)
         good = np.flatnonzero(written & _plausible(entries, links, header.begin_timestamp))
-        if len(good):
-            builder = EntryColumns(ENTRY_SCHEMA, len(good), layout, header.begin_timestamp)
-            builder.append(entries[good], positions[good], links.take(good))
-            batch = builder.finish()
-            if first + len(entries) > header.index_count < source.latest_index_count():
-                # A writer has counted more since, so what lies behind the count is not left over.
-                batch = batch.slice(0, int(np.count_nonzero(positions[good] < header.index_count)))
-                stop = 0
-            if len(batch):
-                yield batch
-        if not stop:
+        if not len(good):
+            continue
+        builder = EntryColumns(ENTRY_SCHEMA, len(good), layout, header.begin_timestamp)
+        builder.append(entries[good], positions[good], links.take(good))
+        batch = builder.finish()
+        if first + len(entries) > header.index_count < source.latest_index_count():
+            # A writer has counted more since, so what lies behind the count is not left over.
+            yield batch.slice(0, int(np.count_nonzero(positions[good] < header.index_count)))
             return
+        yield batch
 
 
 def _plausible(entries: NDArray[Any], links: Links, begin: int) -> NDArray[np.bool_]:

@@ -132,7 +132,9 @@ def infer_layout(file: PathLike | IndexSource) -> Layout:
         )
     header = read_header(source)
     if not header.entry_count:
-        raise AmbiguousLayoutError(f"{source.path}: no entries, so that any geometry fits; {_HINT}")
+        raise AmbiguousLayoutError(
+            f"{source.path}: the header counts no entries, so that any geometry fits; {_HINT}"
+        )
     most = (words - 1) // _WORDS_PER_ENTRY
     if header.index_count > most:
         raise CorruptIndexError(

@@ -458,9 +458,7 @@ class Judge:
         is_asked_all = not set(outcome.asked) - {"geometry", "mode", "salvage"}
         if not is_asked_all or (outcome.notes and not outcome.asked.get("salvage")):
             return []
-        # A salvage ends at the first place without an entry, as a page that a power cut lost has.
-        is_short = self.power_was_cut or any(d.kind in {"cut", "empty"} for d in self.harm)
-        if outcome.asked.get("salvage") and is_short:
+        if outcome.asked.get("salvage") and any(d.kind in {"cut", "empty"} for d in self.harm):
             return []
         return hidden
 

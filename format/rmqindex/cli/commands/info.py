@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -29,7 +28,6 @@ from rmqindex.cli.options import (
     time_options,
     zone_option,
 )
-from rmqindex.indexfile.geometry import UnknownLayoutError
 from rmqindex.layout.index_file import FIRST_POSITION, INT64_MAX, INT64_MIN
 from rmqindex.storage.location import Location
 from rmqindex.store.sample import write_sample_store
@@ -181,8 +179,7 @@ def _read_entries(planned: SnapshotFile) -> Iterator[pa.RecordBatch]:
 def _salvage_entries(planned: SnapshotFile) -> Iterator[pa.RecordBatch]:
     layout = planned.layout or layout_beside(planned.name_path)
     if planned.is_empty:
-        with suppress(UnknownLayoutError):  # a file without entries in an index without any
-            yield from salvage_listed(planned.entry.path, layout, planned.header)
+        yield from salvage_listed(planned.entry.path, layout, planned.header)
         return
     with planned.open() as file:
         yield from salvage_listed(file.path, file.layout, planned.header)
