@@ -47,6 +47,8 @@ _USUAL = {
 _CONTROLS = {"Cc", "Cn", "Co", "Cs"}
 #: Who compares the columns topic and key.
 _BY_COLUMNS = {"load, filtered", "MessageStore.dataset, of keys"}
+#: How an explanation tells of messages without an entry.
+_FOUND_IN_LOG = {"not_indexed", "entry_unknown", "rolled_back"}
 #: Those of which a terminal begins a line, or does something else.
 _COMMANDS = {"Cc", "Zl", "Zp"}
 #: States of a store whose broker is just writing.
@@ -857,6 +859,23 @@ class Judge:
         }
         if Counter(got) != Counter(wanted):
             return [f"wrong: explain gives {got}, the broker {expected}, own {dict(own)}"]
+        return self._searched(outcome, text)
+
+    def _searched(self, outcome: Outcome, text: str) -> list[str]:
+        """Say which messages of a key a search of the log has missed."""
+        first, last = _bounds(outcome.asked, "begin", "end")
+        there = {
+            one.offset
+            for one in self.sure_messages
+            if text in one.texts and first <= one.store_time <= last
+        }
+        codes = {row["code"] for row in outcome.rows["reasons"]}
+        if there and "not_in_log" in codes:
+            return [f"wrong: not in the log, which has {_some(sorted(there))}"]
+        told = {hit["phy_offset"] for file in outcome.rows["files"] for hit in file["hits"]}
+        missed = there - told
+        if missed and outcome.asked.get("search_log") == "all" and not codes & _FOUND_IN_LOG:
+            return [f"missed: of the log {_some(sorted(missed))}, told {sorted(codes)}"]
         return []
 
     # Streams.

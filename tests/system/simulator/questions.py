@@ -190,6 +190,7 @@ _LIMIT = _of("limit", 0.3, lambda draw: draw.skewed(1, 30))
 _MAX_NUM = _of("max_num", 0.2, lambda draw: draw.skewed(1, 80))
 _CRC = _of("crc", 0.3, lambda _: True)
 _BODIES = _of("bodies", 0.3, lambda _: True)
+_SEARCH = _of("search_log", 0.3, lambda draw: draw.one(["all", "all", "none"]))
 _SINCE = _of("since", 0.1, lambda _: "2h")
 _HITS = (_keys, _times)
 _LISTED = (_times, _reversed, _range, _filters, _LIMIT, _of("body", 0.5, lambda _: True))
@@ -219,8 +220,8 @@ _PARTS: dict[str, tuple[Callable[[_Asked], Question], ...]] = {
     "lookup() by slots": _HITS,
     "lookup() by scan": _HITS,
     "rmq_lookup": _HITS,
-    "explain": (_key, _times),
-    "MessageStore.explain": (_key, _times),
+    "explain": (_key, _times, _SEARCH),
+    "MessageStore.explain": (_key, _times, _SEARCH),
     "scan": (_times, _range, _key_hash, _of("salvage", 0.25, lambda _: True)),
     "MessageStore.entries": (_times, _range, _key_hash),
     "messages": _LISTED,
