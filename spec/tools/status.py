@@ -102,9 +102,7 @@ COMMANDS: dict[str, Callable[[Path], list[str]]] = {
     "rocketmq-5.5.1": lambda folder: rocketmq_command(folder, "5.5.1", "5.5"),
     "rocketmq-5.3.3": lambda folder: rocketmq_command(folder, "5.3.3", "5.0"),
     "rocketmq-4.9.8": lambda folder: rocketmq_command(folder, "4.9.8", "4.7.1"),
-    "alibaba-3.2.6": lambda folder: rocketmq_command(
-        folder, "3.2.6", "4.0", "com.alibaba.rocketmq"
-    ),
+    "alibaba-3.2.6": lambda folder: rocketmq_command(folder, "3.2.6", "4.0"),
     "rocketmq-rust": rust_command,
     "kaitai": kaitai_command,
     "oracle": lambda folder: _python(folder, "oracle_adapter.py"),

@@ -78,6 +78,22 @@ def assert_explained(name: str, outcome: Outcome) -> None:
         status_pages.explanation_of(name, {"case": case, "why": why})
 
 
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("alibaba-3.2.6", ["3.2.6", "4.0", "com.alibaba.rocketmq"]),
+        ("rocketmq-5.5.1", ["5.5.1", "5.5", "org.apache.rocketmq"]),
+    ],
+)
+def test_the_adapter_of_rocketmq_is_told_its_version_edition_and_group(
+    name: str, told: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of `status.py run`; the jars are not fetched here."""
+    monkeypatch.setattr(status, "class_path_of", lambda *_: ["a.jar"])
+    monkeypatch.setattr(status, "compile_java", lambda *_: None)
+    assert status.COMMANDS[name](tmp_path)[-3:] == told
+
+
 @pytest.mark.system
 @pytest.mark.parametrize(("version", "edition"), VERSIONS)
 def test_rocketmq_passes_but_for_what_is_explained(
