@@ -11,6 +11,7 @@ import functools
 import json
 import shlex
 import shutil
+import struct
 import time
 from collections import Counter
 from dataclasses import dataclass, field, replace
@@ -21,7 +22,9 @@ from .bounds import bounded
 from .draw import Draw
 from .history import History, World
 from .judge import Fault, Judge, blurred
+from .model.broker import Checkpoint
 from .model.disk import Disk
+from .model.reading import DLEDGER_HEAD
 from .model.truth import Entry, Message, Unit
 from .questions import question_of
 from .schedule import KILLED, together
@@ -433,11 +436,31 @@ class Session:
                 self._add([Fault("missed", outcome.user, what, about=about)])
             # By clocks that stepped back nobody tells from where a broker dispatches again.
             is_sure = not self.world.damages and "disordered" not in truth.states
-            # Brokers since 5.5 look at the ten newest files alone, and the store tells no version.
-            is_sure &= len(self.world.broker.log_files) < _MOST_RECOVERED
+            is_sure &= self._is_recovered_alike()
             if rules and not bare and is_sure:
                 what = f"a start indexes what is said to need a rebuild [{outcome.told()}]"
                 self._add([Fault("false finding", outcome.user, what, about=about)])
+
+    def _is_recovered_alike(self) -> bool:
+        """Tell whether brokers before and since 5.5 would dispatch again from the same file on.
+
+        Those since then look at ten files, and for one whose first message was dispatched. The
+        store tells no version.
+        """
+        path, files = self.world.store / "checkpoint", self.world.broker.log_files
+        data = path.read_bytes() if path.exists() else b""
+        noted = Checkpoint(*struct.unpack_from(">6q", data.ljust(48, b"\0")))
+        begins = [0, 0]
+        times = {one.offset: one.store_time for one in self.world.truth.messages}
+        for start in files:
+            first = times.get(start + (DLEDGER_HEAD if self.world.truth.dledger else 0))
+            if first is None:
+                continue
+            if first <= noted.least:
+                begins[0] = start
+            if start <= noted.logics_offset if noted.logics_offset > 0 else first <= noted.logics:
+                begins[1] = start
+        return begins[0] == begins[1] and len(files) < _MOST_RECOVERED
 
     def close(self) -> None:
         """Close the files of the broker."""
