@@ -99,8 +99,8 @@ class _Diagnosis:
             if message.phy_offset not in known
         ]
         plain = [message for message in messages if message.is_indexed]
-        if self.evidence.forms.tags is not None and not self.evidence.indexes_tags:
-            plain = []  # brokers before 5.4.0 do not index tags
+        if not self.evidence.indexes_tags:  # as brokers before 5.4.0
+            plain = [message for message in plain if not message.is_tag]
         may_hide = self.evidence.cover.may_hide
         hidden = [each for each in plain if may_hide(each.phy_offset, each.phy_offset + 1)]
         absent = [message for message in plain if message not in hidden]

@@ -260,6 +260,7 @@ class LogMessage:
         text: The text that fits.
         is_member: Whether only a message inside this batch has it.
         is_rolled_back: Whether its transaction was rolled back, so that a broker does not index it.
+        is_tag: Whether it has the text by its tags alone, which not every broker indexes.
     """
 
     topic: str
@@ -268,6 +269,7 @@ class LogMessage:
     text: str
     is_member: bool = False
     is_rolled_back: bool = False
+    is_tag: bool = False
 
     @property
     def is_indexed(self) -> bool:
@@ -398,7 +400,7 @@ class LogSearch:
         for fit, tags in wanted.items():
             if tags:
                 for row in _places(pc.equal(batch["tags"], tags)):
-                    self._note(fit, batch, row, tag_key(tags))
+                    self._note(fit, batch, row, tag_key(tags), is_tag=True)
 
     def _match_keys(self, batch: pa.RecordBatch, rows: NDArray[np.int64], texts: pa.Array) -> None:
         """Note the messages with the key, or with a key like it."""
@@ -423,15 +425,16 @@ class LogSearch:
             elif bare in text and batch["topic"][row].as_py() == self.topic:
                 self._note("part", batch, row, text)
 
-    def _note(
-        self, fit: Fit, batch: pa.RecordBatch, row: int, text: str, *, is_member: bool = False
-    ) -> None:
+    def _note(self, fit: Fit, batch: pa.RecordBatch, row: int, text: str, **how: bool) -> None:
+        """Note a message, and ``how`` it has the text: attributes of :class:`LogMessage`."""
         if len(self.found[fit]) < _LIMITS[fit]:
             topic, offset, time = (
                 batch[name][row].as_py() for name in ("topic", "phy_offset", "store_timestamp")
             )
             rolled_back = bool(is_rolled_back(batch["sys_flag"].slice(row, 1))[0])
-            self.found[fit].append(LogMessage(topic, offset, time, text, is_member, rolled_back))
+            self.found[fit].append(
+                LogMessage(topic, offset, time, text, is_rolled_back=rolled_back, **how)
+            )
 
     def is_full(self, fit: Fit) -> bool:
         """Return whether there may be more messages of one fit than are kept."""

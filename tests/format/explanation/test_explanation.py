@@ -290,6 +290,15 @@ class TestMessagesOutsideTheIndex:
         (broker / "rocksdbstore").mkdir()
         assert "not_indexed" in codes(explain(broker, "Delayed", "T#标签"))
 
+    def test_a_key_in_the_form_of_a_tag_is_indexed_by_every_broker(self, tmp_path):
+        """It is missing, whether or not tags are indexed."""
+        log = Log(file_size=1 << 16)
+        log.append(Message(topic="T", properties=properties_text([("KEYS", "T#A")])))
+        log.append(Message(topic="T", properties=properties_text([("TAGS", "A")])))
+        log.write_to(tmp_path / "commitlog")
+        missing = reason(explain(tmp_path, "T", "T#A", search_log="all"), "not_indexed")
+        assert missing.phy_offsets == (0,)
+
     @pytest.mark.parametrize("search_log", ["all", "gaps"])
     def test_the_remedy_of_tags_that_were_not_indexed_indexes_them(self, run, tmp_path, search_log):
         """The broker was rolled back; a rebuild without being asked for them leaves them out."""
