@@ -314,8 +314,10 @@ class _Audit:
         found = there & (data["phy_offset"] == units.phy_offset)
         codes = data["tags_code"]
         same = found & (data["size"] == units.size)
-        if queue.topic != SCHEDULE_TOPIC:  # the delays are the broker's own configuration
-            same &= (codes == units.tags_code) | (codes < _LEAST_TAGS_CODE)
+        fits = (codes == units.tags_code) | (codes < _LEAST_TAGS_CODE)
+        if queue.topic == SCHEDULE_TOPIC:  # the delays are the broker's own configuration
+            fits |= codes >= units.store_timestamp
+        same &= fits
         return found, same, np.where(there, data["phy_offset"], -1)
 
     def _batch_units(

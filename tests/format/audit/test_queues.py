@@ -464,6 +464,18 @@ class TestKinds:
         assert ". Restore `config/topics.json`, then run" in remedy
 
 
+@pytest.mark.parametrize(("later", "rules"), [(-1, {"queue_unit"}), (0, set()), (7_000, set())])
+def test_a_delayed_message_is_due_no_earlier_than_it_was_stored(tmp_path, later, rules):
+    """How much later is the broker's own configuration."""
+    delayed = Message(topic="SCHEDULE_TOPIC_XXXX", properties=properties_text([("DELAY", "2")]))
+    made(tmp_path, [delayed])
+    rebuild_consume_queues(tmp_path, tmp_path)
+    path = tmp_path / "consumequeue" / delayed.topic / "0" / ("0" * 20)
+    offset, size, _ = unit_at(path, 0)
+    write_unit(path, 0, struct.pack(">qiq", offset, size, delayed.store_timestamp + later))
+    assert {rule for rule, _ in found(tmp_path)} == rules
+
+
 def test_a_number_at_which_a_broker_stops_is_an_error(tmp_path):
     """It dispatches nothing behind that message, and after a crash its log ends there."""
     bad = Message(topic="SCHEDULE_TOPIC_XXXX", properties=properties_text([("DELAY", "x")]))
