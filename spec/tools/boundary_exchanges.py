@@ -40,11 +40,12 @@ def boundary_exchanges() -> list[dict[str, Any]]:
     ]
 
 
-def _entry(key_hash: int, offset: int, time_diff: int = 0, prev: int = 0) -> bytes:
+def entry(key_hash: int, offset: int, time_diff: int = 0, prev: int = 0) -> bytes:
+    """Return an entry."""
     return struct.pack(">iqii", key_hash, offset, time_diff, prev)
 
 
-def _index(
+def index(
     slots: list[int],
     entries: list[bytes],
     *,
@@ -61,11 +62,13 @@ def _index(
     return header + struct.pack(f">{len(slots)}i", *slots) + table
 
 
-def _shape(slots: int = 2, places: int = _PLACES) -> dict[str, int]:
+def shape(slots: int = 2, places: int = _PLACES) -> dict[str, int]:
+    """Return a geometry, as a request has it."""
     return {"hash_slot_num": slots, "index_num": places}
 
 
-def _sent(data: bytes) -> dict[str, str]:
+def sent(data: bytes) -> dict[str, str]:
+    """Return a file, as a request has it."""
     return {"name": FILE_NAME, "hex": data.hex()}
 
 
@@ -99,11 +102,11 @@ def _largest() -> list[dict[str, Any]]:
 
 def _sizes() -> list[dict[str, Any]]:
     """A file that lacks its last byte, and a geometry beyond the greatest file."""
-    whole = _index([1], [_entry(7, 100)], offsets=(0, 0), places=4)
-    own, beyond = _shape(1, 4), _shape(2, 107_374_180)
+    whole = index([1], [entry(7, 100)], offsets=(0, 0), places=4)
+    own, beyond = shape(1, 4), shape(2, 107_374_180)
     return [
-        case(name, "scan", {**shape, "file": _sent(data)}, expected, [requirement], reader)
-        for name, data, shape, expected, requirement, reader in (
+        case(name, "scan", {**held, "file": sent(data)}, expected, [requirement], reader)
+        for name, data, held, expected, requirement, reader in (
             (
                 "a file without its last byte",
                 whole[:-1], own, {"reject": {"field": "file_size", "byte": len(whole) - 1}},
@@ -133,13 +136,13 @@ def _seeds() -> list[dict[str, Any]]:
         held = {"times": (time, time), "offsets": (offset, offset)} if taken else {}
         told = {"times": (0, 0), "offsets": (0, 0), **held, "used": 0}
         created, closed = (
-            _index([0, 0], [], count=count, places=3, **told).hex() for count in (0, 1)
+            index([0, 0], [], count=count, places=3, **told).hex() for count in (0, 1)
         )
         cases.append(
             case(
                 f"a file with the seed {offset}",
                 "create",
-                {**_shape(2, 3), **seed},
+                {**shape(2, 3), **seed},
                 {"answer": {"created": created, "closed": closed}},
                 ["IDX-OPS-2", "IDX-ROL-2"],
                 WRITER,
@@ -152,16 +155,16 @@ def _seeds() -> list[dict[str, Any]]:
 def _put() -> list[dict[str, Any]]:
     """A put on a slot below 0, and one into a file whose count is below 0."""
     put = {"key": "T#a", "phy_offset": 300, "store_timestamp": TIME + 3000}
-    first, hashed = _entry(98, 100), 84 * 31 * 31 + 35 * 31 + 97
+    first, hashed = entry(98, 100), 84 * 31 * 31 + 35 * 31 + 97
     after = {"times": (TIME, TIME + 3000), "offsets": (100, 300)}
-    linked = _index([2, 0], [first, _entry(hashed, 300, 3)], used=2, **after)
+    linked = index([2, 0], [first, entry(hashed, 300, 3)], used=2, **after)
     began = {"times": (TIME + 3000, TIME + 3000), "offsets": (300, 300)}
-    begun = _index([1, 0], [_entry(hashed, 300, 3)], used=2, **began)
+    begun = index([1, 0], [entry(hashed, 300, 3)], used=2, **began)
     return [
         case(
             name,
             "put",
-            {**_shape(), "resume_hex": before.hex(), "puts": [put]},
+            {**shape(), "resume_hex": before.hex(), "puts": [put]},
             {"answer": {"results": [True], "hex": expected.hex()}},
             requirements,
             WRITER,
@@ -170,11 +173,11 @@ def _put() -> list[dict[str, Any]]:
         for name, before, expected, requirements in (
             (
                 "a put on a slot below 0 links to nothing",
-                _index([-7, 0], [first]), linked, ["IDX-PUT-2", "IDX-ENT-6"],
+                index([-7, 0], [first]), linked, ["IDX-PUT-2", "IDX-ENT-6"],
             ),
             (
                 "a put into a file that counts -3",
-                _index([0, 0], [], count=-3), begun, ["IDX-OPS-18", "IDX-HDR-7"],
+                index([0, 0], [], count=-3), begun, ["IDX-OPS-18", "IDX-HDR-7"],
             ),
         )
     ]  # fmt: skip
@@ -188,14 +191,14 @@ def _mended() -> list[dict[str, Any]]:
         (
             "a slot is mended to an entry with the hash 0",
             "b",
-            _index([77, 0], [_entry(0, 100)]),
-            _index([2, 0], [_entry(0, 100), _entry(98, 300, 3, 1)], **after),
+            index([77, 0], [entry(0, 100)]),
+            index([2, 0], [entry(0, 100), entry(98, 300, 3, 1)], **after),
         ),
         (
             "slots without an entry are mended to 0",
             "a",
-            _index([1, 2, -5, 9], [_entry(100, 100)]),
-            _index([1, 2, 0, 0], [_entry(100, 100), _entry(97, 300, 3)], used=2, **after),
+            index([1, 2, -5, 9], [entry(100, 100)]),
+            index([1, 2, 0, 0], [entry(100, 100), entry(97, 300, 3)], used=2, **after),
         ),
     ):
         slots = (len(before) - 40) // 4 - 5 * _PLACES
@@ -204,7 +207,7 @@ def _mended() -> list[dict[str, Any]]:
             case(
                 name,
                 "put",
-                {**_shape(slots), "resume_hex": before.hex(), "puts": [put]},
+                {**shape(slots), "resume_hex": before.hex(), "puts": [put]},
                 {"answer": {"results": [True], "hex": expected.hex()}},
                 ["IDX-PUT-9"],
                 MENDER,
@@ -219,15 +222,15 @@ def _times() -> list[dict[str, Any]]:
     cases = []
     for seconds in (5, _INT32_MAX):
         begin = _INT64_MAX - 1000 * seconds
-        first = _entry(98, 100, _INT32_MAX)  # of which only the header's time counts
-        latest = _entry(98, 200, seconds, 1)
+        first = entry(98, 100, _INT32_MAX)  # of which only the header's time counts
+        latest = entry(98, 200, seconds, 1)
         for name, entries, later, found in (
             ("the latest time", [first, latest], 0, [1, 2]),
             ("a millisecond beyond", [first, latest], 1, [1]),
         ):
             times = (begin + later, begin + later)
-            file = _index([2, 0], entries, times=times, offsets=(100, 200))
-            told = {**_shape(), "file": _sent(file)}
+            file = index([2, 0], entries, times=times, offsets=(100, 200))
+            told = {**shape(), "file": sent(file)}
             rejected = {"reject": {"field": "time_diff", "byte": 40 + 8 + 40 + 12}}
             answer = {"answer": {"positions": found}}
             for reader, expected in (
@@ -241,22 +244,22 @@ def _times() -> list[dict[str, Any]]:
 
 def _unwritten() -> list[dict[str, Any]]:
     """Entries of zeros, which may never have been written, and with all but one field 0."""
-    first, zeros = _entry(7, 100), bytes(20)
-    shape, short = _shape(1, 4), {"offsets": (0, 0), "places": 4}
+    first, zeros = entry(7, 100), bytes(20)
+    held, short = shape(1, 4), {"offsets": (0, 0), "places": 4}
     asked = [
-        (f"an entry with {name}", shape, _index([2], [first, entry], **short), [1, 2], kept)
-        for name, entry, kept in (
+        (f"an entry with {name}", held, index([2], [first, unused], **short), [1, 2], kept)
+        for name, unused, kept in (
             ("20 zero bytes", zeros, [1]),
-            ("a time alone", _entry(0, 0, 5), [1, 2]),
-            ("a link alone", _entry(0, 0, 0, 1), [1, 2]),
+            ("a time alone", entry(0, 0, 5), [1, 2]),
+            ("a link alone", entry(0, 0, 0, 1), [1, 2]),
         )
     ]
     asked += [
-        ("20 zero bytes at position 1", shape, _index([1], [zeros], **short), [1], [1]),
+        ("20 zero bytes at position 1", held, index([1], [zeros], **short), [1], [1]),
         (
             "entries of zeros at positions 1 and 2",
-            _shape(),
-            _index([3, 0], [zeros, zeros, _entry(98, 100)], offsets=(0, 100)),
+            shape(),
+            index([3, 0], [zeros, zeros, entry(98, 100)], offsets=(0, 100)),
             [1, 2, 3],
             [1, 3],
         ),
@@ -265,49 +268,49 @@ def _unwritten() -> list[dict[str, Any]]:
         case(
             f"{name}, {reader}",
             "scan",
-            {**held, "file": _sent(file)},
+            {**told, "file": sent(file)},
             {"answer": {"positions": found}},
             ["IDX-ENT-9"],
             reader,
         )
-        for name, held, file, strict, lenient in asked
+        for name, told, file, strict, lenient in asked
         for reader, found in ((STRICT, strict), (LENIENT, lenient))
     ]
 
 
 def _walks() -> list[dict[str, Any]]:
     """Slots and links that equal the count, and that are one more."""
-    committed = [_entry(98, 100), _entry(98, 200, 0, 3)]
-    beyond = [_entry(98, 100), _entry(98, 200, 0, 4)]
+    committed = [entry(98, 100), entry(98, 200, 0, 3)]
+    beyond = [entry(98, 100), entry(98, 200, 0, 4)]
     cases = []
     for name, file, found, requirements in (
         (
             "a count of 1, and a slot that leads to an entry",
-            _index([1, 0], [_entry(98, 100)], count=1),
+            index([1, 0], [entry(98, 100)], count=1),
             [],
             ["IDX-SEL-1"],
         ),
         (
             "a slot one above the count",
-            _index([4, 0], [*committed, _entry(98, 300), _entry(98, 400)], count=3),
+            index([4, 0], [*committed, entry(98, 300), entry(98, 400)], count=3),
             [],
             ["IDX-SLT-5"],
         ),
         (
             "a link to the place that equals the count",
-            _index([2, 0], [*committed, _entry(98, 300)], count=3),
+            index([2, 0], [*committed, entry(98, 300)], count=3),
             [200, 300],
             ["IDX-SEL-4", "IDX-SEL-2"],
         ),
         (
             "a link to the place behind that",
-            _index([2, 0], [*beyond, _entry(98, 300), _entry(98, 400)], count=3),
+            index([2, 0], [*beyond, entry(98, 300), entry(98, 400)], count=3),
             [200],
             ["IDX-SEL-4"],
         ),
     ):
         asked = {"key": "b", "max_num": 64, **ALWAYS}
-        told = {**_shape(), "file": _sent(file), **asked}
+        told = {**shape(), "file": sent(file), **asked}
         expected = {"answer": {"phy_offsets": found}}
         cases.append(case(name, "select", told, expected, requirements, READER))
     return cases
@@ -316,8 +319,8 @@ def _walks() -> list[dict[str, Any]]:
 def _far_end() -> list[dict[str, Any]]:
     """The end of an index that is behind 4 GiB of the log."""
     far = (1 << 32) + 5
-    file = _index([1, 0], [_entry(98, far)], offsets=(far, far))
-    told = {**_shape(), "directory": [{"type": "file", **_sent(file)}], "writable": False}
+    file = index([1, 0], [entry(98, far)], offsets=(far, far))
+    told = {**shape(), "directory": [{"type": "file", **sent(file)}], "writable": False}
     told |= {"last_exit_ok": True, "index_msg_timestamp": 0}
     told |= {"topic": "T", "key": "k", "max_num": 64, **ALWAYS}
     answer = {"phy_offsets": [], "index_last_update_timestamp": TIME}
@@ -345,23 +348,23 @@ def _rolled() -> list[dict[str, Any]]:
             for number, stored in enumerate((TIME, time, TIME + 5000), 1)
         ]
         hashed = 84 * 31 * 31 + 35 * 31 + 97
-        entries = [_entry(hashed, offset) for offset in (100, 200, 300)]
+        entries = [entry(hashed, offset) for offset in (100, 200, 300)]
         ends = [TIME, time, TIME + 5000]
         files = [
-            _index(
+            index(
                 [1],
-                [entry],
+                [each],
                 times=(end, end),
                 offsets=(100 * number, 100 * number),
                 places=2,
             ).hex()
-            for number, (entry, end) in enumerate(zip(entries, ends, strict=True), 1)
+            for number, (each, end) in enumerate(zip(entries, ends, strict=True), 1)
         ]
         cases.append(
             case(
                 f"a full file that ends at {time}",
                 "build",
-                {**_shape(1, 2), "messages": messages},
+                {**shape(1, 2), "messages": messages},
                 {"answer": {"hex": files, "index_msg_timestamp": TIME}},
                 ["IDX-CKP-2"],
                 WRITER,
@@ -376,12 +379,12 @@ def _keys() -> list[dict[str, Any]]:
     message = {"topic": "T", "unique_key": None, "keys": "a,b c\td", "sys_flag": 0}
     message |= {"phy_offset": 100, "store_timestamp": TIME}
     hashes = [oracle.key_hash(key) for key in ("T#a,b", "T#c\td")]
-    file = _index([2], [_entry(hashes[0], 100), _entry(hashes[1], 100, 0, 1)])
+    file = index([2], [entry(hashes[0], 100), entry(hashes[1], 100, 0, 1)])
     return [
         case(
             "keys with a comma and a tab",
             "build",
-            {**_shape(1), "messages": [message]},
+            {**shape(1), "messages": [message]},
             {"answer": {"hex": [file.hex()], "index_msg_timestamp": 0}},
             ["IDX-BLD-5"],
             WRITER,
@@ -392,14 +395,14 @@ def _keys() -> list[dict[str, Any]]:
 
 def _geometries() -> list[dict[str, Any]]:
     """Files whose slots or links agree with no geometry, and one that agrees with several."""
-    two = [_entry(98, 100), _entry(97, 200, 0, 0)]
-    led = [_entry(98, 100), _entry(97, 200, 0, 1)]
+    two = [entry(98, 100), entry(97, 200, 0, 0)]
+    led = [entry(98, 100), entry(97, 200, 0, 1)]
     ends = {"offsets": (100, 200), "used": 2}
     return [
         case(
             name,
             "geometry",
-            {"file": _sent(file)},
+            {"file": sent(file)},
             {"reject": {}},
             ["IDX-GEO-2", "IDX-OPS-17"],
             STRICT,
@@ -407,23 +410,23 @@ def _geometries() -> list[dict[str, Any]]:
         for name, file in (
             (
                 "a slot without an entry has the position of another slot's",
-                _index([1, 2, 1, 0], two, **ends),
+                index([1, 2, 1, 0], two, **ends),
             ),
             (
                 "a slot has the number of places",
-                _index([_PLACES, 2, 1, 0], two, **ends),
+                index([_PLACES, 2, 1, 0], two, **ends),
             ),
             (
                 "the oldest entry of a slot leads to an entry of another one",
-                _index([0, 2, 1, 0], led, **ends),
+                index([0, 2, 1, 0], led, **ends),
             ),
             (
                 "a time below that of the file's begin",
-                _index([2], [_entry(7, 0), _entry(7, 0, -1, 1)], offsets=(0, 0), places=4),
+                index([2], [entry(7, 0), entry(7, 0, -1, 1)], offsets=(0, 0), places=4),
             ),
             (
                 "an entry of zeros, in a file of a usual shape",
-                _index([1, 0, 0, 0], [bytes(20)], offsets=(0, 0), places=16),
+                index([1, 0, 0, 0], [bytes(20)], offsets=(0, 0), places=16),
             ),
         )
     ]

@@ -11,7 +11,9 @@ from boundary_exchanges import boundary_exchanges
 from edge_exchanges import edge_exchanges
 from log_exchanges import log_exchanges
 from queue_exchanges import queue_exchanges
+from step_exchanges import step_exchanges
 from store_exchanges import case, store_exchanges
+from store_steps import store_steps
 
 WRITER, MENDER = "strict_writer", "mending_writer"
 STRICT, LENIENT = "strict_reader", "lenient_reader"
@@ -28,7 +30,8 @@ def exchanges() -> dict[str, bytes]:
     made |= {"surplus": _surplus(), "directories": _directories(), "store": store_exchanges()}
     made |= {"resumed": _resumed(), "faults": _faults(), "edges": edge_exchanges()}
     made |= {"logs": log_exchanges(), "queues": queue_exchanges()}
-    made |= {"boundaries": boundary_exchanges()}
+    made |= {"boundaries": boundary_exchanges(), "steps": step_exchanges()}
+    made |= {"store_steps": store_steps()}
     return {
         f"exchanges/{name}.json": (json.dumps({"cases": cases}, indent=1) + "\n").encode("ascii")
         for name, cases in made.items()

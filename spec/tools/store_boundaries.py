@@ -332,7 +332,7 @@ def _units() -> list[dict[str, Any]]:
     ]
 
 
-def _built(
+def built(
     name: str,
     messages: list[tuple[int, dict[str, Any]]],
     expected: dict[tuple[str, int], list[tuple[int, int]]],
@@ -419,7 +419,7 @@ def _dispatched() -> list[dict[str, Any]]:
     def batch(**numbers: int) -> dict[str, Any]:
         return {"properties": {f"INNER_{name}": str(value) for name, value in numbers.items()}}
 
-    cases = _built(
+    cases = built(
         "a queue offset that is taken",
         [(0, {}), (1, {}), (1, {})], {("T", 0): [(0, 0), (1, 1)]}, ["CQ-PUT-3"],
     )  # fmt: skip
@@ -443,14 +443,14 @@ def _dispatched() -> list[dict[str, Any]]:
             "CQ-DSP-3",
         ),
     ):
-        cases += _built(name, messages, {("T", 0): units}, [requirement], batch_topics=("T",))
-    cases += _built(
+        cases += built(name, messages, {("T", 0): units}, [requirement], batch_topics=("T",))
+    cases += built(
         "messages with unreadable numbers, an INNER_NUM of 32768",
         [(0, batch(NUM=32768, BASE=0)), (1, {})], {("T", 0): [(1, 1)]}, ["LOG-NUM-1", "CQ-DSP-4"],
     )  # fmt: skip
     # Digits of Arabic count, superscripts and characters beyond U+FFFF do not.
     for text in ("2147483648", "\u00b2", "\U0001d7d3"):
-        cases += _built(
+        cases += built(
             f"messages with unreadable numbers, a DELAY of {text!a}",
             [(0, {"topic": schedule, "properties": {"DELAY": text}}), (1, {"topic": schedule})],
             {(schedule, 0): [(1, 1)]},
@@ -463,14 +463,14 @@ def _dispatched() -> list[dict[str, Any]]:
         ("-3", 0),
         ("-2147483648", 0),
     ):
-        cases += _built(
+        cases += built(
             f"a DELAY of {text!a}",
             [(0, {"topic": schedule, "properties": {"DELAY": text}})],
             {(schedule, 0): [(0, 0)]},
             ["LOG-NUM-1", "CQ-TAG-1"],
             codes=(TIME + delay if delay else 0,),
         )
-    cases += _built(
+    cases += built(
         "a time of delivery that wraps",
         [(0, {"topic": schedule, "properties": {"DELAY": "1"}, "time": _INT64_MAX - 500})],
         {(schedule, 0): [(0, 0)]},
@@ -526,8 +526,8 @@ def _light() -> list[dict[str, Any]]:
     ]
     for name, change, expected, requirement in asked:
         units = {queue: [] if at is None else [(at, 0)] for queue, at in expected.items()}
-        cases += _built(name, [(0, change)], units, [requirement])
-    return cases + _built(
+        cases += built(name, [(0, change)], units, [requirement])
+    return cases + built(
         "light queues that are off",
         [(0, light("%LMQ%a", "1"))], {("%LMQ%a", 0): []}, ["CQ-DSP-2"], is_light=False,
     )  # fmt: skip

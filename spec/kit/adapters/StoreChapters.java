@@ -295,10 +295,11 @@ final class StoreChapters {
             checkpoint.putLong(time + MARGIN).putLong(time + MARGIN);
             Files.write(RocketMQ.scratch.resolve("checkpoint"), checkpoint.array());
         }
-        int end = (int) RocketMQ.number(request.get("queue_max_phy_offset"));
+        long end = RocketMQ.number(request.get("queue_max_phy_offset"));
         if (end > 0) {
+            int size = (int) Math.min(end, Integer.MAX_VALUE);
             Object queue = queue(false, RocketMQ.scratch.resolve("consumequeue"), 10 * UNIT_SIZE);
-            take(queue, false, "put", List.of(0L, end, 0L, 0L));
+            take(queue, false, "put", List.of(end - size, size, 0L, 0L));
             RocketMQ.call(queue, "flush", 0);
         }
         Map<String, Object> settings = new LinkedHashMap<>();

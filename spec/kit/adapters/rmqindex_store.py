@@ -160,7 +160,9 @@ def change_checkpoint(request: dict[str, Any]) -> dict[str, Any]:
             path.write_bytes(data + filler[len(data) : before["size"]])
             checkpoint = StoreCheckpoint.load(path)
         values = {name: getattr(checkpoint, name) for name in StoreCheckpoint.__slots__}
-        changed = StoreCheckpoint(**{**values, **request["set"]})
+        # A field of another edition is ignored.
+        values |= {name: value for name, value in request["set"].items() if name in values}
+        changed = StoreCheckpoint(**values)
         changed.save(path)
         after = path.read_bytes()
     least = ("min_timestamp", "min_timestamp_index")
