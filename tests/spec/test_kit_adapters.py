@@ -27,7 +27,7 @@ RMQINDEX = [sys.executable, str(status.ADAPTERS / "rmqindex_adapter.py")]
 SAMPLE = 9
 # Requirements of the store chapters that were put to each version.
 JUDGED = [
-    ("4.9.8", 46, 27, 8, 7),
+    ("4.9.8", 46, 28, 8, 7),
     ("5.3.3", 47, 34, 8, 7),
     ("5.5.1", 47, 34, 8, 7),
 ]
