@@ -128,59 +128,60 @@ def _sizes() -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
+def seed_case(offset: int, time: int, *, is_taken: bool = True) -> dict[str, Any]:
+    """Return the case of a file that is created with a seed, and closed without an entry."""
+    seed = {"prev_end_phy_offset": offset, "prev_end_timestamp": time}
+    held = {"times": (time, time), "offsets": (offset, offset)} if is_taken else {}
+    told = {"times": (0, 0), "offsets": (0, 0), **held, "used": 0}
+    created, closed = (index([0, 0], [], count=count, places=3, **told).hex() for count in (0, 1))
+    return case(
+        f"a file with the seed {offset}",
+        "create",
+        {**shape(2, 3), **seed},
+        {"answer": {"created": created, "closed": closed}},
+        ["IDX-OPS-2", "IDX-ROL-2"],
+        WRITER,
+        editions=COUNTS_SLOTS[1:],
+    )
+
+
 def _seeds() -> list[dict[str, Any]]:
     """A seed of more than 32 bits, and one below 0, of which nothing is taken."""
-    cases = []
-    for offset, time, taken in (((1 << 32) + 7, TIME, True), (-5, -TIME, False)):
-        seed = {"prev_end_phy_offset": offset, "prev_end_timestamp": time}
-        held = {"times": (time, time), "offsets": (offset, offset)} if taken else {}
-        told = {"times": (0, 0), "offsets": (0, 0), **held, "used": 0}
-        created, closed = (
-            index([0, 0], [], count=count, places=3, **told).hex() for count in (0, 1)
-        )
-        cases.append(
-            case(
-                f"a file with the seed {offset}",
-                "create",
-                {**shape(2, 3), **seed},
-                {"answer": {"created": created, "closed": closed}},
-                ["IDX-OPS-2", "IDX-ROL-2"],
-                WRITER,
-                editions=COUNTS_SLOTS[1:],
-            )
-        )
-    return cases
+    return [seed_case((1 << 32) + 7, TIME), seed_case(-5, -TIME, is_taken=False)]
+
+
+def put_case(name: str, before: bytes, expected: bytes, requirements: list[str]) -> dict[str, Any]:
+    """Return the case of a put of ``T#a`` at the offset 300, three seconds after :data:`TIME`."""
+    put = {"key": "T#a", "phy_offset": 300, "store_timestamp": TIME + 3000}
+    return case(
+        name,
+        "put",
+        {**shape(), "resume_hex": before.hex(), "puts": [put]},
+        {"answer": {"results": [True], "hex": expected.hex()}},
+        requirements,
+        WRITER,
+        editions=COUNTS_SLOTS,
+    )
+
+
+def unlinked_put_case(name: str, slot: int) -> dict[str, Any]:
+    """Return the case of a put on a slot that leads to no entry of its file, which has one."""
+    hashed = oracle.key_hash("T#a")
+    after = {"times": (TIME, TIME + 3000), "offsets": (100, 300)}
+    linked = index([2, 0], [entry(98, 100), entry(hashed, 300, 3)], used=2, **after)
+    before = index([slot, 0], [entry(98, 100)])
+    return put_case(name, before, linked, ["IDX-PUT-2", "IDX-ENT-6"])
 
 
 def _put() -> list[dict[str, Any]]:
     """A put on a slot below 0, and one into a file whose count is below 0."""
-    put = {"key": "T#a", "phy_offset": 300, "store_timestamp": TIME + 3000}
-    first, hashed = entry(98, 100), 84 * 31 * 31 + 35 * 31 + 97
-    after = {"times": (TIME, TIME + 3000), "offsets": (100, 300)}
-    linked = index([2, 0], [first, entry(hashed, 300, 3)], used=2, **after)
     began = {"times": (TIME + 3000, TIME + 3000), "offsets": (300, 300)}
-    begun = index([1, 0], [entry(hashed, 300, 3)], used=2, **began)
+    begun = index([1, 0], [entry(oracle.key_hash("T#a"), 300, 3)], used=2, **began)
+    before = index([0, 0], [], count=-3)
     return [
-        case(
-            name,
-            "put",
-            {**shape(), "resume_hex": before.hex(), "puts": [put]},
-            {"answer": {"results": [True], "hex": expected.hex()}},
-            requirements,
-            WRITER,
-            editions=COUNTS_SLOTS,
-        )
-        for name, before, expected, requirements in (
-            (
-                "a put on a slot below 0 links to nothing",
-                index([-7, 0], [first]), linked, ["IDX-PUT-2", "IDX-ENT-6"],
-            ),
-            (
-                "a put into a file that counts -3",
-                index([0, 0], [], count=-3), begun, ["IDX-OPS-18", "IDX-HDR-7"],
-            ),
-        )
-    ]  # fmt: skip
+        unlinked_put_case("a put on a slot below 0 links to nothing", -7),
+        put_case("a put into a file that counts -3", before, begun, ["IDX-OPS-18", "IDX-HDR-7"]),
+    ]
 
 
 def _mended() -> list[dict[str, Any]]:

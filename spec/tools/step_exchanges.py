@@ -15,8 +15,10 @@ from boundary_exchanges import (
     MENDER,
     entry,
     index,
+    seed_case,
     sent,
     shape,
+    unlinked_put_case,
 )
 from edge_exchanges import READER, case
 from store_exchanges import LENIENT, STRICT, TIME, WRITER
@@ -29,8 +31,8 @@ def step_exchanges() -> list[dict[str, Any]]:
     """Return all of them."""
     return [
         *_texts(),
-        *_seeds(),
-        *_put(),
+        seed_case(1, 1),
+        unlinked_put_case("a put on a slot one above the count links to nothing", 3),
         *_mended(),
         *_walked(),
         *_read(),
@@ -60,46 +62,6 @@ def _texts() -> list[dict[str, Any]]:
         case("the shortest property", "decode_properties", told, shortest, ["IDX-BLD-7"], None)
     )
     return cases
-
-
-def _seeds() -> list[dict[str, Any]]:
-    """The least seed that is taken."""
-    created, closed = (
-        index([0, 0], [], times=(1, 1), offsets=(1, 1), used=0, count=count, places=3).hex()
-        for count in (0, 1)
-    )
-    seed = {"prev_end_phy_offset": 1, "prev_end_timestamp": 1}
-    return [
-        case(
-            "a file with the seed 1",
-            "create",
-            {**shape(2, 3), **seed},
-            {"answer": {"created": created, "closed": closed}},
-            ["IDX-OPS-2", "IDX-ROL-2"],
-            WRITER,
-            editions=COUNTS_SLOTS[1:],
-        )
-    ]
-
-
-def _put() -> list[dict[str, Any]]:
-    """A put on a slot that is one above the count."""
-    hashed = oracle.key_hash("T#a")
-    put = {"key": "T#a", "phy_offset": 300, "store_timestamp": TIME + 3000}
-    after = {"times": (TIME, TIME + 3000), "offsets": (100, 300)}
-    linked = index([2, 0], [entry(98, 100), entry(hashed, 300, 3)], used=2, **after)
-    before = index([3, 0], [entry(98, 100)])
-    return [
-        case(
-            "a put on a slot one above the count links to nothing",
-            "put",
-            {**shape(), "resume_hex": before.hex(), "puts": [put]},
-            {"answer": {"results": [True], "hex": linked.hex()}},
-            ["IDX-PUT-2", "IDX-ENT-6"],
-            WRITER,
-            editions=COUNTS_SLOTS,
-        )
-    ]
 
 
 def _mended() -> list[dict[str, Any]]:
