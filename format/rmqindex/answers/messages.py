@@ -88,7 +88,12 @@ def read_messages(
     """
     offsets = np.array(phy_offsets, np.int64)
     columns = log.read_at(offsets, _COLUMNS, decompress_body=False)
-    states = log.read_at(offsets, ["phy_offset"], check_crc=True)["state"].to_pylist()
+    # A broker may write the record between the two reads: what the first one lacks is not there.
+    checked = log.read_at(offsets, ["phy_offset"], check_crc=True)["state"].to_pylist()
+    states = [
+        after if before == "record" else before
+        for before, after in zip(columns["state"].to_pylist(), checked, strict=True)
+    ]
     bodies = columns["body"]
     if not as_stored:
         bodies = unpack_bodies(
