@@ -99,8 +99,8 @@ class _Diagnosis:
             if message.phy_offset not in known
         ]
         plain = [message for message in messages if message.is_indexed]
-        if not self.evidence.indexes_tags:  # as brokers before 5.4.0
-            plain = [message for message in plain if not message.is_tag]
+        tagged = [] if self.evidence.indexes_tags else [each for each in plain if each.is_tag]
+        plain = [message for message in plain if message not in tagged]
         may_hide = self.evidence.cover.may_hide
         hidden = [each for each in plain if may_hide(each.phy_offset, each.phy_offset + 1)]
         absent = [message for message in plain if message not in hidden]
@@ -122,6 +122,7 @@ class _Diagnosis:
         kinds = {
             "rolled_back": [message for message in messages if message.is_rolled_back],
             "key_of_member": [message for message in messages if message.is_member],
+            "tag_not_indexed": tagged,
         }
         for code, found in kinds.items():
             offsets = tuple(message.phy_offset for message in found)

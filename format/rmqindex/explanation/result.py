@@ -100,6 +100,8 @@ EXPLAIN_REASONS: dict[str, str] = {
     "key_of_member": "A message inside a batch has the key; the broker indexes the batch's own "
     "keys.",
     "tag": "The text is the tag of messages, which is indexed as a tag and not as a key.",
+    "tag_not_indexed": "Messages have the tags, and the index has no entries of tags, which "
+    "brokers before 5.4.0 do not write.",
     "offset_message_id": "The text is an offset message id, which names a place in the CommitLog "
     "and is not indexed.",
     "unique_key_time": "The text has the form of a unique key, which tells when its client made "

@@ -286,9 +286,12 @@ class TestMessagesOutsideTheIndex:
         """Brokers before 5.4.0 write no entries of tags."""
         old = explain(store, "TopicTest", "T#TagA", search_log="all")
         assert codes(old).isdisjoint({"not_indexed", "not_in_log"})
+        assert reason(old, "tag_not_indexed").phy_offsets
         newest(broker).unlink()
         (broker / "rocksdbstore").mkdir()
-        assert "not_indexed" in codes(explain(broker, "Delayed", "T#标签"))
+        new = codes(explain(broker, "Delayed", "T#标签"))
+        assert "not_indexed" in new
+        assert "tag_not_indexed" not in new
 
     def test_a_key_in_the_form_of_a_tag_is_indexed_by_every_broker(self, tmp_path):
         """It is missing, whether or not tags are indexed."""

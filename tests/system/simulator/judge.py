@@ -48,7 +48,7 @@ _CONTROLS = {"Cc", "Cn", "Co", "Cs"}
 #: Who compares the columns topic and key.
 _BY_COLUMNS = {"load, filtered", "MessageStore.dataset, of keys"}
 #: How an explanation tells of messages without an entry.
-_FOUND_IN_LOG = {"not_indexed", "entry_unknown", "rolled_back"}
+_FOUND_IN_LOG = {"not_indexed", "entry_unknown", "rolled_back", "tag_not_indexed"}
 #: Those of which a terminal begins a line, or does something else.
 _COMMANDS = {"Cc", "Zl", "Zp"}
 #: States of a store whose broker is just writing.
