@@ -704,8 +704,10 @@ class Judge:
         self, outcome: Outcome, audited: set[str], worst: list[dict[str, Any]]
     ) -> bool:
         """Tell whether an audit says that something of the index lacks or is wrong."""
-        # Whoever writes may be making the entries: that they lack is a remark then.
-        if self.is_beside_writers and any(row["rule"] == "index_lags" for row in outcome.rows):
+        # Whoever writes, or a broker that starts, may be making the entries: that they lack is a
+        # remark then.
+        rules = {row["rule"] for row in outcome.rows}
+        if "index_lags" in rules and (self.is_beside_writers or "lock_held" in rules):
             return True
         # A copy without entries is an error, whatever its age: nobody is about to index it.
         if "no_index" in audited and self.truth.surely("messages"):

@@ -83,14 +83,23 @@ def file_lookup(_: Outcome, place: Place, question: dict[str, Any]) -> list[tupl
 
 def salvaged(_: Outcome, place: Place, question: dict[str, Any]) -> list[tuple[Any, ...]]:
     """Read what can be read of each IndexFile."""
-    from rmqindex import salvage
+    from rmqindex import RmqIndexError, salvage
 
-    return [
-        (path.name, row["position"], row["key_hash"], row["phy_offset"], row["store_timestamp"])
-        for path in _index_paths(place)
-        for batch in salvage(path, _layout(place, question))
-        for row in batch.to_pylist()
-    ]
+    found = []
+    for path in _index_paths(place):
+        try:
+            rows = [
+                row for each in salvage(path, _layout(place, question)) for row in each.to_pylist()
+            ]
+        except RmqIndexError:
+            if path.exists():
+                raise
+            continue  # it was listed by this program, and the broker has deleted it since
+        found += [
+            (path.name, row["position"], row["key_hash"], row["phy_offset"], row["store_timestamp"])
+            for row in rows
+        ]
+    return found
 
 
 def query_offset(_: Outcome, place: Place, question: dict[str, Any]) -> list[list[int]]:

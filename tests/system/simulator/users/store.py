@@ -198,7 +198,7 @@ def usage(outcome: Outcome, place: Place, question: dict[str, Any]) -> list[tupl
     outcome.notes += notes_of(table.schema)
     return [
         (row.get("topic"), row.get("queue_id"), row.get("hour"), row["message_count"], row["size"])
-        for row in table.to_pylist()
+        for row in rows_of(table)
     ]
 
 
