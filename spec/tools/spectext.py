@@ -209,8 +209,9 @@ def _value(text: str) -> int | bytes:
     return int(text)
 
 
+@functools.cache
 def vectors() -> dict[str, dict]:
-    """Return the JSON of all vectors, by group and name."""
+    """Return the JSON of all vectors, by group and name; nobody changes what it is given."""
     return {
         f"{path.parent.name}/{path.stem}": json.loads(path.read_text(encoding="ascii"))
         for group in ("accept", "reject")
