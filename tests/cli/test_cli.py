@@ -12,6 +12,7 @@ import sys
 import pytest
 
 import rmqindex
+from kinds import sampled
 from recorded import ROCKETMQ_CLASSES
 from rmqindex.cli.command import COMMANDS, load
 from typed import typed
@@ -530,22 +531,28 @@ class TestCommands:
         }
 
     @pytest.mark.parametrize(
-        ("arguments", "needs_compute"),
-        [
+        "command",
+        sampled(
+            [
+                (("info", STORE), False),
+                (("scan", STORE, "--limit", 1), False),
+                (("dump", STORE / "checkpoint"), False),
+                (("usage", STORE, "--topic", "TopicTest"), True),
+                (("messages", STORE, "--limit", 1), True),
+                (("cat", STORE, 112033), True),
+                (("lookup", STORE, "TopicTest", "order-49"), True),
+                (("explain", STORE, "TopicTest", "order-49"), True),
+                (("verify", STORE), True),
+            ],
             (("info", STORE), False),
-            (("scan", STORE, "--limit", 1), False),
-            (("dump", STORE / "checkpoint"), False),
-            (("usage", STORE, "--topic", "TopicTest"), True),
-            (("messages", STORE, "--limit", 1), True),
-            (("cat", STORE, 112033), True),
             (("lookup", STORE, "TopicTest", "order-49"), True),
-            (("explain", STORE, "TopicTest", "order-49"), True),
             (("verify", STORE), True),
-        ],
-        ids=lambda value: value[0] if isinstance(value, tuple) else "",
+        ),
+        ids=lambda command: command[0][0],
     )
-    def test_a_command_imports_nothing_heavy(self, arguments, needs_compute):
+    def test_a_command_imports_nothing_heavy(self, command):
         """Each of these takes longer to load than a small store to read."""
+        arguments, needs_compute = command
         heavy = {"asyncio", "concurrent.futures", "email", "multiprocessing", "pandas", "rich"}
         heavy |= {"pyarrow.csv", "pyarrow.dataset", "pyarrow.parquet", "subprocess", "tempfile"}
         if not needs_compute:

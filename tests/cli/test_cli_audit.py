@@ -8,6 +8,7 @@ import sys
 import pytest
 
 import rmqindex
+from kinds import sampled
 from recorded import STORE_KINDS
 
 STORE = rmqindex.sample_store()
@@ -207,10 +208,15 @@ class TestPlot:
     """``rmqindex plot``."""
 
     @pytest.mark.parametrize(
-        ("name", "magic"), [("index.png", b"\x89PNG"), ("index.SVG", b"<?xml"), ("i.pdf", b"%PDF")]
+        "kind",
+        sampled(
+            [("index.png", b"\x89PNG"), ("index.SVG", b"<?xml"), ("i.pdf", b"%PDF")],
+            ("index.SVG", b"<?xml"),
+        ),
     )
-    def test_the_name_says_which_kind_of_picture(self, run, tmp_path, name, magic):
+    def test_the_name_says_which_kind_of_picture(self, run, tmp_path, kind):
         """PNG, SVG and PDF."""
+        name, magic = kind
         code, out, err = run("plot", STORE, "--out", tmp_path / name)
         assert (code, out, err) == (0, f"Wrote {tmp_path / name}\n", "")
         assert (tmp_path / name).read_bytes().startswith(magic)

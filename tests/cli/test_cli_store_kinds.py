@@ -12,6 +12,7 @@ import pytest
 from tests.system.store_kinds import KINDS, bytes_of, copy_store, told, units_of
 
 import rmqindex
+from kinds import sampled
 from remote_stores import under_uri
 from rmqindex import CommitLog, ConsumeQueue, IndexDirectory, IndexFile, Layout, RmqIndexError
 
@@ -56,7 +57,9 @@ class TestIndexFiles:
                 found = index.query_offset("TopicTest", key, 64, 0, 2**63 - 1).phy_offsets
                 assert sorted(found) == answer, key
 
-    @pytest.mark.parametrize("kind", WITH_INDEX_FILES)
+    @pytest.mark.parametrize(
+        "kind", sampled(WITH_INDEX_FILES, "separate_path", "dledger_after_plain")
+    )
     def test_commands_answer(self, run, kept, tmp_path, kind):
         """``info``, ``scan``, ``lookup``, ``explain``, ``verify`` and ``plot``."""
         store = kept(kind)
@@ -138,7 +141,7 @@ class TestIndexFiles:
         with pytest.raises(RmqIndexError, match=r"an index in RocksDB \(.*/000004\.log\)"):
             IndexDirectory(store)
 
-    @pytest.mark.parametrize("kind", NO_INDEX_FILES)
+    @pytest.mark.parametrize("kind", sampled(NO_INDEX_FILES, "rocksdb_killed"))
     def test_a_rebuild_makes_index_files_of_it(self, run, kept, kind):
         """As the refusal says; afterwards they are read, and RocksDB is what it was."""
         store = kept(kind)

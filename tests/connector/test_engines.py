@@ -7,9 +7,15 @@ from collections import Counter
 import pytest
 
 from engines import ENGINES, RECORDED_STORES, broker_offsets, command, scan, scanned
+from kinds import sampled
 
 
-@pytest.fixture(scope="module", params=RECORDED_STORES)
+@pytest.fixture(
+    scope="module",
+    params=sampled(
+        RECORDED_STORES, "sample, indexed twice at its end", "5.5.0", "dledger_after_plain"
+    ),
+)
 def case(request):
     """Return each store of the tests."""
     return RECORDED_STORES[request.param]

@@ -77,6 +77,7 @@ def test_a_scan_tells_what_it_read_and_what_its_filters_dropped(run, spark, stor
     assert told.counts["dropped"] > 0
 
 
+@pytest.mark.system
 def test_a_scan_tells_how_many_entries_a_message_confirmed(run, spark, store):
     """By the column that says so."""
     frame = spark.read.format("rmqindex").option("commitLog", "auto").load(str(store))
@@ -98,6 +99,7 @@ def test_a_lookup_by_key_tells_its_candidates(run, spark, store, store_entries):
     )
 
 
+@pytest.mark.system
 def test_a_lookup_of_rows_tells_what_its_summary_adds_up(run, spark, store, store_entries):
     """One line and its counts for each task, in place of the line that other sessions log."""
     keys = spark.createDataFrame(PAIRS, "topic STRING, key STRING").repartition(1)
@@ -111,6 +113,7 @@ def test_a_lookup_of_rows_tells_what_its_summary_adds_up(run, spark, store, stor
     assert told.lines[0].startswith("looked 3 keys up")
 
 
+@pytest.mark.system
 def test_messages_and_queues_tell_rows_and_bytes(run, spark, store):
     """The bytes of the log are those of the plan."""
     chosen = spark.read.format("rmqcommitlog").option("queueId", "[0]").load(str(store))
@@ -122,6 +125,7 @@ def test_messages_and_queues_tell_rows_and_bytes(run, spark, store):
     assert told.counts == Counter(files=len(queues), bytes=size, units=len(rows))
 
 
+@pytest.mark.system
 def test_a_plan_is_a_row_with_its_level(run, spark, store):
     """Spark keeps the lines of planning, too."""
     frame = spark.read.format("rmqindex").option("logLevel", "INFO").load(str(store))

@@ -65,6 +65,7 @@ def test_a_program_that_never_answers_is_caught(cases: list[Case]) -> None:
     assert mutants.catcher_of(change, chain)
 
 
+@pytest.mark.system
 def test_each_rule_makes_changes_and_cases_catch_them(cases: list[Case]) -> None:
     """Two of each rule and source; `mutants.py rules` runs all."""
     reasons = mutants_by_rule.reasons()

@@ -102,6 +102,7 @@ def test_units_join_with_their_messages(spark):
     assert joined.count() == units.count() == 406
 
 
+@pytest.mark.system
 def test_small_partitions(spark):
     """Files are packed by their bytes, and read once."""
     frame = (

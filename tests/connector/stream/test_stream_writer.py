@@ -403,6 +403,7 @@ def test_a_batch_killed_at_any_step_is_there_once_after_its_second_run(tmp_path)
     assert_one_turn(outcomes, more_than=15)
 
 
+@pytest.mark.system
 @pytest.mark.spark_streams
 def test_a_commitlog_streamed_into_an_index_is_the_broker_s_own(spark, store, tmp_path):
     """RocketMQ's ReputMessageService on Spark: the broker's files, also after a lost record.

@@ -12,6 +12,7 @@ import sys
 import pytest
 
 from file_reads import before_each_read
+from kinds import sampled
 from live_writer import LiveWriter
 from other_broker import running_broker
 from rmqindex import CommitLog, IndexFile, Layout, verify
@@ -60,7 +61,7 @@ def false(rows):
 
 
 @pytest.mark.parametrize("lag", [0, 5])
-@pytest.mark.parametrize("steps", [1, 3, 20])
+@pytest.mark.parametrize("steps", sampled([1, 3, 20], 1, 3))
 def test_nothing_false_is_found(live, steps, lag):
     """Whatever the broker stores between two reads: it fills files, and begins new ones."""
     writer = live(steps, lag=lag, seed=steps)
@@ -71,7 +72,7 @@ def test_nothing_false_is_found(live, steps, lag):
         assert len(list((writer.store / "index").iterdir())) > before
 
 
-@pytest.mark.parametrize("steps", [3, 11])
+@pytest.mark.parametrize("steps", sampled([3, 11], 3))
 def test_nothing_false_is_found_while_files_expire(live, steps):
     """Log files go first, then the IndexFiles of their messages."""
     writer = live(steps, messages=900, log_files=6, seed=steps)
@@ -114,6 +115,7 @@ writer.write(200_000)
 """
 
 
+@pytest.mark.system
 def test_a_process_that_writes_all_the_time(tmp_path):
     """At its own pace, over the ends of files, and files expire."""
     store = tmp_path / "store"
@@ -188,7 +190,7 @@ KINDS = (
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("place", [0, -1])
+@pytest.mark.parametrize("place", sampled([0, -1], -1))
 def test_planted_damage_is_found(live, kind, place):
     """In the file that is written to, and in one that is full."""
     writer = live(2, messages=420, seed=3)

@@ -94,7 +94,6 @@ def test_a_count_beyond_the_places_of_its_neighbours_is_named(store):
             ("index_count", -1, "{}, behind the last entry"),
             ("index_count", -20, "more than "),
         ],
-        ("begin_phy_offset", 7, "{}, the offset"),
         ("index_count", -1, "{}, behind the last entry"),
     ),
 )
