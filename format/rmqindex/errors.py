@@ -18,7 +18,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 #: How a caller says the geometry: by options in Spark, by an argument in Python. The command line
 #: writes its own options instead.
@@ -121,6 +121,21 @@ def command_line(name: str, path: object, *arguments: str, options: Sequence[str
     if any(each.startswith("-") for each in given):
         words = [name, *options, "--", *given]
     return " ".join(["rmqindex", *map(_quoted, words)])
+
+
+def options_of(given: Mapping[str, str | int | bool | Sequence[str] | None]) -> list[str]:
+    """Return the options of a command line that is to be typed again with what was given.
+
+    True is a flag, None and False are nothing, and each text of several has its option.
+    """
+    options: list[str] = []
+    for name, value in given.items():
+        if isinstance(value, bool):
+            options += [name] * value
+        elif value is not None:
+            values = [str(value)] if isinstance(value, str | int) else value
+            options += [word for each in values for word in (name, each)]
+    return options
 
 
 def _quoted(word: str) -> str:

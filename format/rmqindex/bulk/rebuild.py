@@ -225,6 +225,18 @@ def rebuild_index(
         beside = _index_beside(log)
         models = present.entries or ([] if beside is None else index_entries(beside))
         is_elsewhere = beside is None or beside.local is None
+        typed = {
+            "--resume" if resume else "--replace": True,
+            "--from": start,
+            "--to": stop,
+            "--checkpoint": checkpoint is True,
+            "--no-checkpoint": checkpoint is False,
+            "--dry-run": dry_run,
+            "--allow-loss": allow_loss,
+            "--allow-live-store": allow_live_store,
+            "--mode": None if mode == "FAILFAST" else mode,
+        }
+        again = rebuild_line(log, target, layout, typed)
         layout, basis = _chosen_layout(layout, models, is_elsewhere or bool(present.entries))
         if not layout.capacity:
             raise ValueError(f"index_num: expected at least 2 to index messages, got {layout}")
@@ -243,7 +255,7 @@ def rebuild_index(
             log,
             roots,
             continues=resume,
-            command=rebuild_line(log, target, "--resume" if resume else "--replace"),
+            command=again,
         )
         messages = _LogEntries(
             log, begin, stop, mode, on_malformed, progress, tags, proves_end=commit is not None

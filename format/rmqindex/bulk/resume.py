@@ -13,7 +13,7 @@ import numpy as np
 from rmqindex.audit.audited import elapsed_seconds
 from rmqindex.bulk.salvaging import replaced_entries
 from rmqindex.commitlog.log import MATCH_STATES, CommitLog
-from rmqindex.errors import RmqIndexError, command_line
+from rmqindex.errors import RmqIndexError, command_line, options_of
 from rmqindex.indexfile.committed import header_of
 from rmqindex.indexfile.decoding import MILLISECONDS, odd_in_time
 from rmqindex.indexfile.reader import IndexFile
@@ -24,7 +24,7 @@ from rmqindex.query.message_keys import keys_at
 from rmqindex.store.snapshot import IndexSnapshot, open_in_store
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -107,13 +107,18 @@ class Start:
     resumed: Path | None = None
 
 
-def rebuild_line(log: CommitLog, target: Path, option: str) -> str:
-    """Return the command that rebuilds an index."""
+def rebuild_line(
+    log: CommitLog, target: Path, layout: Layout | None, typed: Mapping[str, Any]
+) -> str:
+    """Return the command that rebuilds an index, with the geometry and the options as typed."""
+    slots, places = (None, None) if layout is None else (layout.hash_slot_num, layout.index_num)
+    geometry = {"--max-hash-slot-num": slots, "--max-index-num": places}
+    options = options_of({**typed, **geometry})
     folder = log.files[0].path.parent if log.files else None
     is_own = folder is None or folder.local is None or target.parent in Path(folder.local).parents
     if is_own and target.name == INDEX_FOLDER:
-        return command_line("rebuild", target.parent, options=[option])
-    return command_line("rebuild", folder or target, options=["--out", str(target), option])
+        return command_line("rebuild", target.parent, options=options)
+    return command_line("rebuild", folder or target, options=["--out", str(target), *options])
 
 
 def resume_at(files: Sequence[FileEntry], layout: Layout, log: CommitLog) -> Start | None:

@@ -27,7 +27,7 @@ from rmqindex.consumequeue.predecessors import Predecessors, unit_count
 from rmqindex.consumequeue.reader import ConsumeQueue
 from rmqindex.consumequeue.staging import QueueStaging
 from rmqindex.consumequeue.writers import QueueWriters
-from rmqindex.errors import CorruptCommitLogError, RmqIndexError, command_line
+from rmqindex.errors import CorruptCommitLogError, RmqIndexError, command_line, options_of
 from rmqindex.layout.queue import BATCH_UNIT_DTYPE, DEFAULT_DELAY_LEVELS, UNIT_DTYPE
 from rmqindex.layout.store import BATCH_FOLDER, QUEUE_FOLDER
 from rmqindex.store.config import TopicTable
@@ -35,7 +35,7 @@ from rmqindex.store.contents import hold_writable
 from rmqindex.store.store import root_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import numpy as np
 
@@ -229,7 +229,27 @@ def rebuild_consume_queues(
             log,
             on_malformed,
             mode,
-            _without_light(log, root, replace=replace, allow_loss=allow_loss),
+            _again(
+                log,
+                root,
+                {
+                    "--no-multi-dispatch": True,
+                    "--replace": replace,
+                    "--allow-loss": allow_loss,
+                    "--from": start,
+                    "--to": stop,
+                    "--file-size": file_size,
+                    "--batch-file-size": batch_file_size,
+                    "--batch-topic": batch_topics,
+                    "--leave-out": leave_out,
+                    "--delay-levels": None
+                    if delay_levels == DEFAULT_DELAY_LEVELS
+                    else delay_levels,
+                    "--dry-run": dry_run,
+                    "--allow-live-store": allow_live_store,
+                    "--mode": None if mode == "FAILFAST" else mode,
+                },
+            ),
         )
         dispatcher = Dispatcher(
             levels, kinds, damage.refuse, multi_dispatch=multi_dispatch, leave_out=omitted
@@ -431,9 +451,9 @@ def _file_size(name: str, size: int | None, dtype: np.dtype[Any]) -> int | None:
     return size
 
 
-def _without_light(log: CommitLog, root: Path, *, replace: bool, allow_loss: bool) -> str:
-    flags = {"--no-multi-dispatch": True, "--replace": replace, "--allow-loss": allow_loss}
-    options = [flag for flag, is_given in flags.items() if is_given]
+def _again(log: CommitLog, root: Path, given: Mapping[str, Any]) -> str:
+    """Return the command of this rebuild, with all its options."""
+    options = options_of(given)
     folder = log.files[0].path.parent if log.files else None
     if folder is None or folder.local is None or root in Path(folder.local).parents:
         return command_line("rebuild-queues", root, options=options)

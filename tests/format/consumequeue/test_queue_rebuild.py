@@ -632,8 +632,19 @@ class TestNumbers:
         """The message keeps its unit in the queue of its topic."""
         bad = Message(properties=properties_text(properties.items()), queue_offset=1)
         offsets = store_of(tmp_path, [Message(), bad])
-        for options in ({}, {"replace": True}, {"replace": True, "allow_loss": True}):
-            flags = "".join(f" --{name.replace('_', '-')}" for name in options)
+        typed = {
+            "": {},
+            " --replace": {"replace": True},
+            " --replace --allow-loss": {"replace": True, "allow_loss": True},
+            " --to 9000 --file-size 500 --batch-file-size 138": {
+                "stop": 9000, "file_size": 500, "batch_file_size": 138
+            },
+            " --batch-topic B --leave-out a --leave-out b --delay-levels 1s --dry-run": {
+                "batch_topics": ["B"], "leave_out": ["a", "b"], "delay_levels": "1s",
+                "dry_run": True,
+            },
+        }  # fmt: skip
+        for flags, options in typed.items():
             line = rf"`rmqindex rebuild-queues {tmp_path} --no-multi-dispatch{flags}`"
             with pytest.raises(CorruptCommitLogError, match=f"INNER_MULTI_QUEUE_OFFSET.*{line}"):
                 rebuild_consume_queues(tmp_path, tmp_path, **options)

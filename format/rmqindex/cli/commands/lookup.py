@@ -28,6 +28,7 @@ from rmqindex.cli.options import (
     zone_option,
 )
 from rmqindex.commitlog.snapshot import commit_log_of
+from rmqindex.errors import options_of
 from rmqindex.explanation.reach import uncovered
 from rmqindex.keys.hashing import index_key
 from rmqindex.keys.messages import tag_key
@@ -230,15 +231,15 @@ class Lookup:
     def _explain_options(self) -> tuple[str, ...]:
         begin, end = self.times
         layout = self.layout
+        log = {"auto": None, None: "none"}.get(self.commit_log, self.commit_log)
         given = {
             "--begin": begin,
             "--end": end,
-            "--commit-log": {"auto": None, None: "none"}.get(self.commit_log, self.commit_log),
-            "--max-hash-slot-num": layout and layout.hash_slot_num,
-            "--max-index-num": layout and layout.index_num,
+            "--commit-log": log,
+            "--max-hash-slot-num": None if layout is None else layout.hash_slot_num,
+            "--max-index-num": None if layout is None else layout.index_num,
         }
-        named = ((name, str(value)) for name, value in given.items() if value is not None)
-        return tuple(word for pair in named for word in pair)
+        return tuple(options_of(given))
 
     def _at_other_times(
         self, keys: Sequence[str], files: Sequence[SnapshotFile], log: CommitLog | None
