@@ -89,6 +89,7 @@ class Files:
         """Read a store."""
         root = Path(world.store)
         rows = entries_of(str(root), world.truth.hash_slot_num)
+        begins = {name: time for name, position, _, _, time in rows if position == 1}
         digests, folders = {}, {path.name for path in root.iterdir() if path.is_dir()}
         for folder in _FOLDERS:
             path = root / folder
@@ -99,7 +100,8 @@ class Files:
                 elif file.is_file():
                     digests[name] = hashlib.sha256(file.read_bytes()).hexdigest()
         return cls(
-            Counter((code, offset) for _, _, code, offset, _ in rows),
+            # One whose seconds are negative is damaged, whatever else it has: no broker writes it.
+            Counter((code, offset) for name, _, code, offset, time in rows if time >= begins[name]),
             Counter(put_entry_of(str(root), world.truth.hash_slot_num)),
             frozenset(units_of(str(root))),
             digests,
