@@ -434,14 +434,19 @@ class Judge:
             is_next = (name, position) not in counted and (
                 position == 1 or (name, position - 1) in counted
             )
-            if is_next and self._is_of_log(row):
+            if is_next and (self._is_of_log(row) or self._is_half_put(row)):
                 yield row
 
     def _is_of_log(self, row: tuple[Any, ...]) -> bool:
         """Tell whether an entry is one that a broker makes of a message in the log."""
-        return any(
-            java_hash(text) == row[2] for one in self.at.get(row[3], []) for text in one.texts
-        )
+        return self._has_hash(row, self.at.get(row[3], []))
+
+    def _is_half_put(self, row: tuple[Any, ...]) -> bool:
+        """Tell whether an entry is one whose offset its broker had not put yet when it ended."""
+        return row[3] == 0 and self._has_hash(row, self.truth.messages)
+
+    def _has_hash(self, row: tuple[Any, ...], messages: Iterable[Message]) -> bool:
+        return any(java_hash(text) == row[2] for one in messages for text in one.texts)
 
     def _hidden_by_header(self, outcome: Outcome) -> list[Any]:
         """Return entries that a damaged header or a cut hides, and of which nothing is said."""
@@ -898,8 +903,14 @@ class Judge:
         got = {(row[0], row[1], row[3]) for row in outcome.rows}
         sure = {(one.offset, one.topic, one.size) for one in self.truth.surely("messages")}
         lost = sorted(sure - got)
-        # Who resumes behind remains has what was there before.
-        if not lost or outcome.notes or self.truth.seems_to_go_on:
+        # Who resumes behind remains has what was there before, and learns that they are none once
+        # the last one that was read is overwritten.
+        remains = {
+            (one.offset, one.topic, one.size)
+            for one in self.truth.maybe
+            if isinstance(one, Message) and one.offset >= self.truth.log_end
+        }
+        if not lost or outcome.notes or self.truth.seems_to_go_on or got & remains:
             return []
         return [f"{'silence' if self.log_is_hurt else 'lost'}: by a stream {_some(lost)}"]
 
