@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from recorded import BROKER_VERSIONS, MESSAGE_KINDS
-from rmqindex import CommitLog, Layout, StoreCheckpoint, rebuild_index
+from rmqindex import CommitLog, IndexFile, Layout, StoreCheckpoint, rebuild_index
 from trees import queue_files
 
 GOLDEN = BROKER_VERSIONS
@@ -247,6 +247,24 @@ class TestExpiredMessages:
         code, out, _ = run("rebuild", store, "--replace")
         assert code == 0
         assert f"{oldest.name} could not be read" in out
+
+    @pytest.mark.parametrize("damaged", [(2,), (1, 5, 6), (-1,), (1, -2, -1)])
+    def test_that_are_damaged_are_counted(self, damaged, run, tmp_path):
+        """The others are kept, and those of messages that the log has are made anew."""
+        store = Path(shutil.copytree(self.STORE, tmp_path / "store"))
+        oldest = min((store / "index").iterdir())
+        with IndexFile(oldest) as file:
+            layout, count = file.layout, file.entry_count
+        kept = re.search(r"Kept (\d+) entries", run("rebuild", store, "--replace", "--dry-run")[1])
+        data = bytearray(oldest.read_bytes())
+        for number in damaged:
+            place = layout.entry_offset(number % (count + 1))
+            data[place : place + 4] = b"\xff\xff\xff\xff"
+        oldest.write_bytes(data)
+        code, out, _ = run("rebuild", store, "--replace")
+        assert code == 0
+        assert f"Left out {len(damaged)} damaged entr" in out
+        assert f"Kept {int(kept[1]) - len(damaged)} entr" in out
 
 
 class TestRefusals:

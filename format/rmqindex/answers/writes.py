@@ -109,6 +109,7 @@ def rebuild_answer(directory: Path, result: RebuildResult, notes: Sequence[str])
             "kept_count": result.kept_count,
             "replaced_count": result.replaced_count,
             "unreadable": [path.name for path in result.unreadable],
+            "damaged_count": result.damaged_count,
             "unagreed": None if result.unagreed is None else asdict(result.unagreed),
             "dry_run": result.dry_run,
             "refusal": _refusal(result),
@@ -146,6 +147,9 @@ def rebuild_notes(result: RebuildResult) -> Iterator[str]:
             f"{path.name} could not be read: its entries of messages before {result.start}, where "
             "the log begins, are gone"
         )
+    if result.damaged_count:
+        damaged = counted(result.damaged_count, "damaged entry", "damaged entries")
+        yield f"Left out {damaged} of messages before {result.start}, where the log begins"
     if result.refusal is not None:
         yield _REFUSED
     if result.unagreed is not None:

@@ -83,11 +83,9 @@ class RebuildResult:
         layout_basis: What decided it: ``argument``, ``files`` (those in the directory, or in the
             index beside the log), or ``default``, where the broker may have another.
         tags: Which messages' tags are indexed, and what decided it; None where no message has any.
-        kept_count: How many of the entries are of messages that the log no longer has, from the
-            replaced files.
+        kept_count: How many entries of expired messages were kept, from the replaced files.
         replaced_count: How many entries the replaced files had.
-        unreadable: The replaced files that may have had entries of messages that the log no longer
-            has, and that cannot be read.
+        unreadable: The replaced files that may have had such entries, and cannot be read.
         unagreed: What was left out of a log of DLedger, since its group is not known to have
             agreed on it; None where nothing was.
         replacement: The files that were replaced, and what came in their place; None without
@@ -96,6 +94,7 @@ class RebuildResult:
         refusal: The error that a run without ``dry_run`` raises; None where it writes.
         missing: The parts of the log that are lost, whose messages have no entries; the ``text`` of
             each says what proves it, and what to do.
+        damaged_count: How many entries of expired messages are too damaged to be kept.
     """
 
     files: tuple[Path, ...]
@@ -115,6 +114,7 @@ class RebuildResult:
     dry_run: bool = False
     refusal: RmqIndexError | None = None
     missing: tuple[MissingPart, ...] = ()
+    damaged_count: int = 0
 
 
 def rebuild_index(
@@ -308,6 +308,7 @@ def rebuild_index(
         dry_run,
         refusal,
         missing,
+        kept.damaged_count,
     )
 
 

@@ -307,6 +307,7 @@ class Leftover:
 
     entry_count: int = 0
     unreadable: tuple[Path, ...] = ()
+    damaged_count: int = 0
 
 
 def keep_expired(
@@ -314,24 +315,33 @@ def keep_expired(
 ) -> Leftover:
     """Put the entries of expired messages into new files, before all others."""
     unreadable: list[Path] = []
+    damaged = 0
     if log.min_offset:
         for entry in files:
             try:
-                is_last = _put_expired(entry, layout, log, roller)
+                is_last, lacking = _put_expired(entry, layout, log, roller)
             except RmqIndexError:
                 unreadable.append(Path(entry.path))
             else:
+                damaged += lacking
                 if is_last:
                     break
-    return Leftover(roller.count, tuple(unreadable))
+    return Leftover(roller.count, tuple(unreadable), damaged)
 
 
-def _put_expired(entry: FileEntry, layout: Layout, log: CommitLog, roller: FileRoller) -> bool:
-    """Put a file's entries up to the first unexpired one; return whether there is one."""
+def _put_expired(
+    entry: FileEntry, layout: Layout, log: CommitLog, roller: FileRoller
+) -> tuple[bool, int]:
+    """Put a file's entries up to the first unexpired one.
+
+    Return whether there is one, and how many entries before it, or of all that the header counts,
+    are too damaged to be put.
+    """
     header = header_of(entry.path)
     late = 0
     is_first = True
-    for batch in replaced_entries(entry.path, layout, _COLUMNS):
+    put, behind = 0, FIRST_POSITION
+    for batch in replaced_entries(entry.path, layout, ("position", *_COLUMNS)):
         hashes, offsets, times = (batch[name].to_numpy() for name in _COLUMNS)
         expired = offsets < log.min_offset
         stop = len(offsets) if expired.all() else int(np.argmin(expired))
@@ -353,10 +363,13 @@ def _put_expired(entry: FileEntry, layout: Layout, log: CommitLog, roller: FileR
         times[odd] = times[np.flatnonzero(odd) - 1]  # of a damaged one nothing else tells
         make_exact(header, offsets, times, None)
         roller.put_many(hashes[:stop], offsets[:stop], times[:stop])
+        put += stop
         if stop < len(offsets):
-            return True
+            return True, int(batch["position"][stop].as_py()) - FIRST_POSITION - put
+        behind = int(batch["position"][-1].as_py()) + 1
         is_first = False
-    return False
+    behind = max(behind, min(header.index_count, layout.index_num))
+    return False, behind - FIRST_POSITION - put
 
 
 def _begin_of(
