@@ -17,7 +17,7 @@ import rmqindex
 from commitlog_encoder import Log, Message, properties_text
 from kinds import sampled
 from recorded import STORE_KINDS
-from rmqindex import AUDIT_RULES, IndexHeader, Layout, StoreCheckpoint
+from rmqindex import AUDIT_RULES, CommitLog, IndexHeader, Layout, StoreCheckpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -457,3 +457,23 @@ def test_the_remedy_of_a_lost_index_waits_for_the_log_where_that_is_damaged(run,
         code, _, err = run(*command)
         assert code == 0, err
     assert run("verify", "store")[0] == 0
+
+
+def test_a_checkpoint_that_leads_behind_a_whole_log_is_moved_away(run, place):
+    """Nothing tells whether the log or the checkpoint is wrong, so both are named."""
+    checkpoint = place / "checkpoint"
+    with CommitLog(place) as log:
+        confirmed = log.max_offset + 100
+    patch(checkpoint, 32, struct.pack(">q", confirmed))  # confirmPhyOffset
+    code, out, err = run("verify", "store", "--json")
+    assert code == 1, err
+    errors = [each for each in json.loads(out)["findings"] if each["severity"] == "error"]
+    assert [each["rule"] for each in errors] == ["log_damaged"]
+    assert f"{checkpoint} leads to a message at offset {confirmed - 1}" in errors[0]["expected"]
+    assert errors[0]["remedy"].endswith("move it away while no broker runs.")
+    _, _, err = run("messages", "store")
+    assert "unless that file is wrong" in err
+    checkpoint.rename(place.parent / "checkpoint")
+    assert run("messages", "store")[0] == 0
+    code, out, _ = run("verify", "store", "--json")
+    assert (code, "checkpoint_missing" in out) == (0, True)

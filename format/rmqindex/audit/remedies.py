@@ -148,7 +148,8 @@ def with_agreeing_remedies(findings: pa.Table, *, has_log: bool) -> pa.Table:
     replaces = any(f"{_REPLACE}{after}" in each for each in errors for after in ("`", " --max"))
     rules = {*findings["rule"].to_pylist()}
     replaces |= SURPLUS in rules  # a file that no rebuild writes on
-    is_damaged, is_short = (each in errors for each in (RESTORE_LOG, ENTRIES_BEYOND_LOG))
+    is_damaged = any(each.startswith(RESTORE_LOG) for each in errors)
+    is_short = ENTRIES_BEYOND_LOG in errors
     needs_log = is_damaged or is_short or "log_damaged" in rules
 
     def agreed(remedy: str) -> str:

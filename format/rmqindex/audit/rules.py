@@ -306,7 +306,8 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
         "log_damaged",
         "error",
         "The CommitLog has no sound record where one should be.",
-        RESTORE_LOG,
+        f"{RESTORE_LOG} Where a checkpoint leads behind the end of a log that has all its files, "
+        "the checkpoint is wrong: move it away while no broker runs.",
     ),
     AuditRule(
         "log_remains",

@@ -315,8 +315,8 @@ def _tail_error(files: OpenFiles, end: int, lead: Lead) -> CorruptCommitLogError
         end if file is None else end - file.start,
         f"a record, since {lead.path} leads to a message at offset {lead.phy_offset}",
         f"the end of the log, at offset {end}",
-        "unless that file is another store's, messages are lost; restore the newest files of the "
-        "CommitLog from a replica or a backup, or read what is left with the mode DROPMALFORMED",
+        "unless that file is wrong, or another store's, messages are lost; restore the newest "
+        "files of the log from a replica or a backup, or read what is left with DROPMALFORMED",
     )
 
 
