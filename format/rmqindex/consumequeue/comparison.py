@@ -14,6 +14,7 @@ import numpy as np
 
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.consumequeue.dispatch import Dispatcher, OmittedTopics, TopicKinds, parse_delay_levels
+from rmqindex.consumequeue.paths import read_unexchanged
 from rmqindex.consumequeue.places import Life, Places, messages_taken
 from rmqindex.consumequeue.predecessors import (
     Predecessors,
@@ -23,7 +24,7 @@ from rmqindex.consumequeue.predecessors import (
     strays,
 )
 from rmqindex.consumequeue.reader import ConsumeQueue, UnitFiles, all_batches, last_offset
-from rmqindex.consumequeue.staging import is_exchanging, is_unfinished, queue_folders
+from rmqindex.consumequeue.staging import is_unfinished, queue_folders
 from rmqindex.errors import RmqIndexError
 from rmqindex.layout.index_file import INT64_MAX
 from rmqindex.layout.queue import (
@@ -85,13 +86,13 @@ def compare_queues(
         return
     # Who writes may be about to finish what is unfinished.
     is_written = broker is BrokerState.RUNNING and BrokerLock.around(root / INDEX_FOLDER).writer
-    if is_exchanging(root):
+    old = read_unexchanged(root, lambda: Predecessors.within(queue_folders(root)))
+    if old is None:
         if not is_written:
             findings.add(str(root), "unfinished_write", None, "no exchange of ConsumeQueues", "one")
         return
     if is_unfinished(root) and not is_written:
         findings.add(str(root), "unfinished_write", None, "no rebuild of ConsumeQueues", "one")
-    old = Predecessors.within(queue_folders(root))
     queues = [queue for queue in old.queues if queue.files]
     if not queues:
         # What is no broker's store may never have had queues.

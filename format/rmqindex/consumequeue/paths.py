@@ -67,13 +67,29 @@ def find_queues(path: PathLike) -> list[FoundQueue]:
     if location.local is None:
         return _find(location)
     whole = location.local.absolute()
-    return _read_unexchanged(_store_root(whole), lambda: _find(location.storage.at(whole)))
+    return _read_settled(_store_root(whole), lambda: _find(location.storage.at(whole)))
 
 
-def _read_unexchanged(root: Path, read: Callable[[], T]) -> T:
-    """Read a store while no folder of its queues is exchanged for a new one."""
+def _read_settled(root: Path, read: Callable[[], T]) -> T:
+    """Read a store's queues, and refuse to while their folders are exchanged."""
+    found = read_unexchanged(root, lambda: (read(),))
+    if found is None:
+        raise RmqIndexError(
+            f"{root}: expected no exchange of ConsumeQueues under way, got one; run this again "
+            "when the rebuild of the queues has ended, or, if it died, run "
+            f"`{command_line('recover', root)}`"
+        )
+    return found[0]
 
-    def read_once() -> T:
+
+def read_unexchanged(root: Path, read: Callable[[], T]) -> T | None:
+    """Return what is read of a store's queues; None while their folders are exchanged for others.
+
+    Raises:
+        RmqIndexError: The reading raised it, or the folders were exchanged again and again.
+    """
+
+    def read_once() -> T | None:
         before = _folder_ids(root)
         outcome: T | RmqIndexError
         try:
@@ -81,11 +97,7 @@ def _read_unexchanged(root: Path, read: Callable[[], T]) -> T:
         except RmqIndexError as error:
             outcome = error
         if is_exchanging(root):
-            raise RmqIndexError(
-                f"{root}: expected no exchange of ConsumeQueues under way, got one; run this again "
-                "when the rebuild of the queues has ended, or, if it died, run "
-                f"`{command_line('recover', root)}`"
-            )
+            return None
         if _folder_ids(root) != before:
             raise UnsteadyError("a folder of queues was exchanged")
         if isinstance(outcome, RmqIndexError):
@@ -156,7 +168,7 @@ def queue_topics(path: str) -> list[str]:
     """Return the topics that have a ConsumeQueue in a local store, or beside its ``commitlog``."""
     root = Path(path)
     for store in (root, root.parent):
-        topics = _read_unexchanged(store, partial(_topics_in, store))
+        topics = _read_settled(store, partial(_topics_in, store))
         if topics is not None:
             return topics
     return []

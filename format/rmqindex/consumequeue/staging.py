@@ -79,7 +79,7 @@ def _home(root: Path) -> Path:
 def queue_folders(root: Path) -> list[Path]:
     """Return the folders of a store root that have queues."""
     folders = [root / name for name in _FOLDERS]
-    return [folder for folder in folders if folder.is_dir() and any(folder.iterdir())]
+    return [folder for folder in folders if folder.is_dir() and not _is_vacant(folder)]
 
 
 # No Staging of rmqindex.transaction: that commits files of one directory, this whole folder trees.
@@ -237,7 +237,12 @@ class QueueStaging:
 
 def _is_vacant(folder: Path) -> bool:
     """Return whether a path is absent or an empty folder."""
-    return not os.path.lexists(folder) or (folder.is_dir() and not any(folder.iterdir()))
+    try:
+        return not os.listdir(folder)  # noqa: PTH208  (no paths are needed)
+    except NotADirectoryError:
+        return False
+    except FileNotFoundError:  # or a link to nothing
+        return not os.path.lexists(folder)
 
 
 def _ensure_absent(folder: Path) -> None:
