@@ -298,7 +298,8 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
         "lock_held",
         "info",
         "A broker runs, or rmqindex writes. What was added since the audit began is not judged.",
-        "Nothing; a repair is refused until that process has ended.",
+        "Nothing; a repair is refused until that process has ended: then run `rmqindex verify "
+        "STORE` again.",
     ),
     # Against the CommitLog.
     AuditRule("log_unreadable", "error", "The CommitLog cannot be read.", RESTORE_LOG),

@@ -179,7 +179,7 @@ def _audit_lost_log(
 
 
 def _audit_lock(directory: str, findings: Findings) -> bool:
-    """Say who holds the lock, or why nobody can tell; return False where it is free by now."""
+    """Say who holds the lock, or why nobody can tell; return whether it is held still."""
     lock = BrokerLock.around(directory)
     if lock.fault is not None:
         path, reason = lock.fault
@@ -192,10 +192,10 @@ def _audit_lock(directory: str, findings: Findings) -> bool:
     elif writer is not None:
         who = f"process {writer}, by which rmqindex is writing"
     else:
-        return False
+        who = "a process that has ended since the audit began"
     path = Path(directory).parent / LOCK_NAME
     findings.add(str(path), "lock_held", None, "no lock", who)
-    return True
+    return broker is not None or writer is not None
 
 
 def _audit_restart(
