@@ -217,6 +217,33 @@ def test_a_dry_run_of_a_rebuild_shows_files_entries_and_loss(run, store):
     assert "only with --replace" in err
 
 
+def test_a_rebuild_tells_what_it_loses_as_its_dry_run_does(run, store):
+    """The same numbers in the text of both; the new files alone show no more than a count."""
+    lose_log_end(store)
+    whole = ("rebuild", store, "--replace", "--allow-loss")
+    shown, told = (run(*whole, *options)[1] for options in (("--dry-run",), ()))
+    lines = [next(line for line in text.splitlines() if " lost" in line) for text in (shown, told)]
+    assert lines[0].endswith("of messages at offsets 65536 to 122928, would be lost")
+    assert lines[1] == lines[0].replace("would be lost", "are lost")
+
+
+def test_a_rebuild_tells_which_files_it_could_not_read(run, store, files):
+    """They may have had entries of messages before the log's begin."""
+    min((store / "commitlog").iterdir()).unlink()
+    for file in files[1:]:
+        file.unlink()
+    set_count(files[0], 0)
+    whole = ("rebuild", store, "--replace", "--allow-loss")
+    whole += ("--max-hash-slot-num", 50, "--max-index-num", 2000)
+    for options, told in (
+        (("--dry-run",), "cannot be read, and may have"),
+        ((), "could not be read, and may have had"),
+    ):
+        code, out, _ = run(*whole, *options)
+        assert code == 0
+        assert f" {told} entries of messages that the CommitLog no longer has" in out
+
+
 def keyed(key):
     """Return the properties of a message with a key."""
     return properties_text([("KEYS", key)])

@@ -381,7 +381,10 @@ class TestExpire:
                 "IndexFiles; --allow-loss deletes them"
             ) in err
         assert sorted((store / "index").iterdir()) == names
-        assert run("expire", store, "--before", 60_000, "--allow-loss")[0] == 0
+        loss = err.partition("; --allow-loss")[0]
+        for options in (("--dry-run",), ()):
+            code, _, err = run("expire", store, "--before", 60_000, "--allow-loss", *options)
+            assert (code, err) == (0, f"{loss}\n")
         assert sorted((store / "index").iterdir()) == names[2:]
 
     def test_without_expired_files_it_needs_no_offset(self, run, store):

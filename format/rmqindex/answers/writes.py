@@ -142,16 +142,7 @@ def rebuild_notes(result: RebuildResult) -> Iterator[str]:
     if result.kept_count:
         kept = counted(result.kept_count, "entry", "entries")
         yield f"Kept {kept} of messages before {result.start}, where the log begins"
-    for path in result.unreadable:
-        yield (
-            f"{path.name} could not be read: its entries of messages before {result.start}, where "
-            "the log begins, are gone"
-        )
-    if result.damaged_count:
-        damaged = counted(result.damaged_count, "damaged entry", "damaged entries")
-        yield f"Left out {damaged} of messages before {result.start}, where the log begins"
-    if result.refusal is not None:
-        yield _REFUSED
+    yield from _loss_notes(result)
     if result.unagreed is not None:
         yield f"Left out {result.unagreed}"
     if result.replacement is not None:
@@ -165,6 +156,24 @@ def rebuild_notes(result: RebuildResult) -> Iterator[str]:
             "entry places a file; a broker with other settings needs --max-hash-slot-num and "
             "--max-index-num"
         )
+
+
+def _loss_notes(result: RebuildResult) -> Iterator[str]:
+    """Yield a line for each loss, of a dry run and of the run that it stands for alike."""
+    if result.damaged_count:
+        damaged = counted(result.damaged_count, "damaged entry", "damaged entries")
+        yield f"Left out {damaged} of messages before {result.start}, where the log begins"
+    compared = result.replacement
+    for path in result.unreadable:
+        if compared is None or path.name not in compared.unreadable:
+            yield (
+                f"{path.name} could not be read: its entries of messages before {result.start}, "
+                "where the log begins, are gone"
+            )
+    if compared is not None:
+        yield from compared.warnings(is_done=not result.dry_run)
+    if result.refusal is not None:
+        yield _REFUSED
 
 
 def _tag_note(tags: TagChoice) -> str:
@@ -403,8 +412,6 @@ def _print_replacement(console: Console, replacement: Replacement | None) -> Non
         for file in files:
             count = counted(file.entry_count, "entry", "entries")
             console.write(f"{file.name} would {verb}: {count}, {size_text(file.size)}")
-    for line in replacement.warnings():
-        print_text(console, line)
 
 
 def _print_checkpoint(console: Console, index_msg_timestamp: int | None) -> None:

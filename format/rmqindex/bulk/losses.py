@@ -108,19 +108,23 @@ class Replacement:
         """How many entries come."""
         return sum(file.entry_count for file in self.added)
 
-    def warnings(self) -> list[str]:
-        """Return a line for what would be lost; none for nothing."""
+    def warnings(self, *, is_done: bool = False) -> list[str]:
+        """Return a line for what would be lost, or is once it is done; none for nothing."""
         lines = []
         if self.lost is not None:
             lost = self.lost
+            goes = "would be" if not is_done else "is" if lost.count == 1 else "are"
             lines.append(
                 f"{counted(lost.count, *_NOUN)} in {_range_of(lost.files)}, of messages at "
-                f"{_span_of(lost)}, would be lost"
+                f"{_span_of(lost)}, {goes} lost"
             )
         if self.unreadable:
+            state = (
+                "could not be read, and may have had" if is_done else "cannot be read, and may have"
+            )
             lines.append(
-                f"{_range_of(self.unreadable)} cannot be read, and may have entries of messages "
-                "that the CommitLog no longer has"
+                f"{_range_of(self.unreadable)} {state} entries of messages that the CommitLog no "
+                "longer has"
             )
         return lines
 

@@ -246,11 +246,12 @@ def expired_files(
     *,
     commit_log: CommitLog | PathLike | Sequence[PathLike | LogFile] | None = "auto",
     allow_loss: bool = False,
+    on_loss: Callable[[str], None] | None = None,
 ) -> list[FileEntry]:
     """Return the files that the broker's next expiry deletes (``IndexService.deleteExpiredFile``).
 
     These are the oldest files, up to the first that does not end before an offset, and never the
-    last file.
+    last file. ``on_loss`` is called with each loss that is allowed.
     """
     index = Store.open(path).directory()
     expired = []
@@ -258,18 +259,22 @@ def expired_files(
         if header_of(entry.path).end_phy_offset >= offset:
             break
         expired.append(entry)
-    if expired and not allow_loss:
-        _ensure_expired(expired, offset, path, commit_log)
+    if expired and (not allow_loss or on_loss is not None):
+        for error in _losses(expired, offset, path, commit_log):
+            if not allow_loss:
+                raise error
+            if on_loss is not None:
+                on_loss(str(error).partition("; ")[0])  # without what to do against it
     return expired
 
 
-def _ensure_expired(
+def _losses(
     expired: Sequence[FileEntry],
     offset: int,
     given: PathLike,
     commit_log: CommitLog | PathLike | Sequence[PathLike | LogFile] | None,
-) -> None:
-    """Refuse to delete entries of messages at or behind an offset, or still in the log."""
+) -> Iterator[RmqIndexError]:
+    """Yield why not to delete files: entries of messages behind an offset, or still in the log."""
     hint = (
         f"a damaged file is not deleted by its header; {_how_to_rebuild(given)}, and "
         "allow_loss=True deletes the file as the broker would"
@@ -280,19 +285,23 @@ def _ensure_expired(
         log.close()
     kept = 0
     for entry in expired:
-        with _whole(entry.path, None, hint, is_last=False) as file:
-            for batch in file.scan(columns=["phy_offset"]):
-                offsets = batch["phy_offset"].to_numpy()
-                greatest = int(offsets.max())
-                if greatest >= offset:
-                    raise RmqIndexError(
-                        f"{entry.path}: expected entries of messages before {offset}, got one at "
-                        f"{greatest}, though the last one is before: allow_loss=True deletes the "
-                        "file, as the broker would"
-                    )
-                kept += int(np.count_nonzero(offsets >= begin))
+        greatest = -1
+        try:
+            with _whole(entry.path, None, hint, is_last=False) as file:
+                for batch in file.scan(columns=["phy_offset"]):
+                    offsets = batch["phy_offset"].to_numpy()
+                    greatest = max(greatest, int(offsets.max()))
+                    kept += int(np.count_nonzero(offsets >= begin))
+        except RmqIndexError as error:
+            yield error
+        if greatest >= offset:
+            yield RmqIndexError(
+                f"{entry.path}: expected entries of messages before {offset}, got one at "
+                f"{greatest}, though the last one is before; allow_loss=True deletes the file, as "
+                "the broker would"
+            )
     if kept:
-        raise RmqIndexError(
+        yield RmqIndexError(
             f"{given}: expected messages before {offset} to have expired, got a CommitLog that "
             f"begins at offset {begin}: entries of messages that it still has would be lost, "
             f"{kept} in {len(expired)} IndexFiles; allow_loss=True deletes them"
@@ -306,6 +315,7 @@ def expire_index(
     commit_log: CommitLog | PathLike | Sequence[PathLike | LogFile] | None = "auto",
     allow_live_store: bool = False,
     allow_loss: bool = False,
+    on_loss: Callable[[str], None] | None = None,
 ) -> list[FileEntry]:
     """Delete the files of ``expired_files``, all or none."""
     ensure_flags(allow_live_store=allow_live_store, allow_loss=allow_loss)
@@ -319,7 +329,7 @@ def expire_index(
         committer = Committer(staging, directory, allow_live_store=allow_live_store)
         with committer, committer.begin() as commit:
             # Others may have written in between.
-            expired = find()
+            expired = find(on_loss=on_loss)
             if expired:
                 commit.remove([entry.name for entry in expired])
                 commit.finish()

@@ -100,7 +100,13 @@ class Expire:
         if self.dry_run:
             if doubt is not None:
                 complain(doubt)
-            files = expired_files(store, before, commit_log=commit_log, allow_loss=self.allow_loss)
+            files = expired_files(
+                store,
+                before,
+                commit_log=commit_log,
+                allow_loss=self.allow_loss,
+                on_loss=complain,
+            )
             notes = broker_notes(Store.open(store).index)
         else:
             files = expire_index(
@@ -109,6 +115,7 @@ class Expire:
                 commit_log=commit_log,
                 allow_live_store=self.allow_live_store,
                 allow_loss=self.allow_loss,
+                on_loss=complain,
             )
         yield expiry_answer(store, before, files, dry_run=self.dry_run, notes=notes)
 
