@@ -154,8 +154,14 @@ class TestRelativeTimes:
         (("--queue", 1, "--queue", 0), (), "expected --queue 1 --queue 0, as the export was begun"),
         (("--from", 0), ("--from", 500), "expected --from 0, as the export was begun, got --from"),
         (("--raw-bodies",), (), "expected --raw-bodies, as the export was begun, got no --raw"),
-        ((), ("--entries",), "expected "),
+        ((), ("--entries",), "expected no --entries, as the export was begun, got --entries; go"),
+        (("--entries",), (), "expected --entries, as the export was begun, got no --entries; go"),
         (("--columns", "size"), ("--columns", "topic"), "expected --columns size, as the export"),
+        (
+            ("--columns", "size,tags"),
+            ("--columns", "tags,size"),
+            "expected --columns size,tags, as",
+        ),
         ((), ("--format", "csv"), "expected --format parquet, as the export was begun, got --for"),
     ],
 )
@@ -168,6 +174,21 @@ def test_another_question_is_refused_with_the_options_that_were_typed(
     code, _, err = run("export", STORE, target, *given)
     assert code == 2
     assert told in err
+
+
+@pytest.mark.parametrize(
+    ("option", "values"),
+    [("--queue", (1, 0, 1)), ("--topic", ("TopicTest", "Other")), ("--tag", ("TagB", "TagA"))],
+)
+def test_the_same_filters_in_another_order_go_on(run, tmp_path, option, values):
+    """They ask for the same messages."""
+    target = tmp_path / "new"
+    begun, given = (
+        [word for each in order for word in (option, each)] for order in (values, values[1::-1])
+    )
+    assert run("export", STORE, target, *begun)[0] == 0
+    code, out, err = run("export", STORE, target, *given)
+    assert (code, out, err) == (0, f"{target}: complete, nothing new to export\n", "")
 
 
 def test_in_python_a_time_is_shown_as_one(tmp_path):

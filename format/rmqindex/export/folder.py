@@ -46,6 +46,8 @@ _PART = re.compile(
     rf"-(?P<stop>[0-9]{{{_DIGITS}}})\.(?P<kind>{'|'.join(FORMATS)})"
 )
 _TIMES = ("begin", "end")
+# Names of which the same values in another order, or twice, ask for the same.
+_SETS = ("topics", "queue_ids", "tags")
 _ELSEWHERE = "give a directory that is new or empty"
 #: What to do where an export cannot go on.
 ANEW = "Export to another directory"
@@ -379,10 +381,18 @@ def _ensure_same(
     folder: Path, manifest: _Manifest, question: dict[str, Any], words: Mapping[str, str]
 ) -> None:
     before = manifest.question
-    for name in sorted({*before, *question}):
+    # What is exported comes first, without which other names differ that nobody gave.
+    for name in dict.fromkeys((*question, *before)):
+        begun, got = before.get(name), question.get(name)
         known = manifest.words.get(name)
-        if before.get(name) != question.get(name) and (known is None or known != words.get(name)):
-            raise OtherExportError(folder, name, before.get(name), known, question.get(name))
+        if not _is_same(name, begun, got) and (known is None or known != words.get(name)):
+            raise OtherExportError(folder, name, begun, known, got)
+
+
+def _is_same(name: str, begun: object, got: object) -> bool:
+    if name in _SETS and isinstance(begun, list) and isinstance(got, list):
+        return {*map(repr, begun)} == {*map(repr, got)}
+    return begun == got
 
 
 def _shown(name: str, value: object) -> str:
