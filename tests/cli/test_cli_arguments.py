@@ -200,3 +200,24 @@ class TestHome:
         (tmp_path / "~").mkdir()
         assert run("sample", "~/store")[0] == 0
         assert (tmp_path / "~" / "store" / "index").is_dir()
+
+
+def test_a_working_directory_that_was_deleted_is_told(run, store, tmp_path, monkeypatch):
+    """Of a relative path; an absolute one does not need it."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    for command in (
+        ("verify", "."),
+        ("verify", "st*"),
+        ("recover", "store"),
+        ("groups", "store"),
+        ("diff", "store", "other"),
+        ("export", store, "new"),
+        ("rebuild", store, "--out", "new"),
+    ):
+        code, _, err = run(*command)
+        assert code == 2
+        assert err.splitlines()[-1].startswith("rmqindex: .: expected the working directory of ")
+    assert run("verify", store)[0] == 0

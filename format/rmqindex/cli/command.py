@@ -10,6 +10,7 @@ no more.
 
 from __future__ import annotations
 
+import os
 import sys
 from difflib import get_close_matches
 from importlib import import_module
@@ -189,5 +190,19 @@ def run() -> None:
     except RmqIndexError as error:
         complain(str(error))
     except OSError as error:
-        complain(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        complain(_failure(error))
     sys.exit(_BAD)
+
+
+def _failure(error: OSError) -> str:
+    """Return what failed where; the lack of a working directory is an error without a path."""
+    if error.filename:
+        return f"{error.filename}: {error.strerror}"
+    try:
+        os.getcwd()  # noqa: PTH109  (no path is made of it)
+    except FileNotFoundError:
+        return (
+            ".: expected the working directory of relative paths, found it deleted; change to one "
+            "that is there, or give absolute paths"
+        )
+    return str(error)
