@@ -9,6 +9,7 @@ import json
 import re
 import shlex
 import shutil
+from collections import defaultdict
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -265,6 +266,76 @@ class TestExpiredMessages:
         assert code == 0
         assert f"Left out {len(damaged)} damaged entr" in out
         assert f"Kept {int(kept[1]) - len(damaged)} entr" in out
+
+
+def entries_of(store):
+    """Return the times of the entries of each hash and offset."""
+    found = defaultdict(list)
+    for path in sorted((store / "index").iterdir()):
+        with IndexFile(path) as file:
+            for batch in file.scan(columns=["key_hash", "phy_offset", "store_timestamp"]):
+                for *entry, time in zip(*(each.to_pylist() for each in batch.columns), strict=True):
+                    found[tuple(entry)].append(time)
+    return found
+
+
+def put(name, at, number):
+    """Return what puts eight bytes into an IndexFile."""
+
+    def damage(index):
+        with (index / name).open("r+b") as file:
+            file.seek(at)
+            file.write(number.to_bytes(8, "big", signed=True))
+
+    return damage
+
+
+def renamed(old, new):
+    """Return what gives an IndexFile another name."""
+    return lambda index: (index / old).rename(index / new)
+
+
+OLDEST, SECOND, THIRD, NEWEST = (
+    f"20261120200{number}" for number in (238514, 238727, 239783, 246187)
+)
+OFFSET = 40 + 53 * 4 + 5 * 20 + 4  # of entry 5
+# Damage among entries of expired messages, with the entries that are lost by it.
+EXPIRED = {
+    "an offset behind the log": (put(OLDEST, OFFSET, 2**63 - 1), 1),
+    "an offset within the log": (put(OLDEST, OFFSET, 200_000), 1),
+    "the offset of a message": (put(OLDEST, OFFSET, 131_072), 1),
+    "an offset below 0": (put(OLDEST, OFFSET, -1), 1),
+    "the newest file has the oldest name": (renamed(NEWEST, "20261120200237514"), 0),
+    "an older file has the oldest name": (renamed(THIRD, "20261119200239783"), 0),
+    "a file and its copy": (
+        lambda index: shutil.copy(index / THIRD, index / "20261120200239782"),
+        0,
+    ),
+    **{
+        f"a begin_timestamp of {number}": (put(SECOND, 0, number), 0)
+        for number in (1, 0, -1, 1 << 40, 1 << 62, 2**63 - 1)
+    },
+    "a begin_phy_offset of 0": (put(SECOND, 16, 0), 0),
+}
+
+
+@pytest.mark.parametrize("case", EXPIRED)
+def test_damage_costs_no_sound_entry_of_an_expired_message(case, run, tmp_path):
+    """What ``verify`` says is typed, and verify then finds no error."""
+    store = Path(shutil.copytree(MESSAGE_KINDS / "store", tmp_path / "store"))
+    before = entries_of(store)
+    damage, lost = EXPIRED[case]
+    damage(store / "index")
+    code, out, _ = run("verify", store)
+    assert code == 1
+    line = re.search(r"`rmqindex (rebuild [^`]*)`", out)[1]
+    code, out, err = run(*shlex.split(line))
+    assert (code, "Kept" in out) == (0, True), err
+    assert run("verify", store)[0] == 0
+    after = entries_of(store)
+    assert after.keys() <= before.keys()
+    assert sum(len(times) for times in after.values()) == 2674 - lost
+    assert all(abs(time - before[entry][0]) < 1000 for entry in after for time in after[entry])
 
 
 class TestRefusals:

@@ -20,15 +20,14 @@ from rmqindex.bulk.committer import Committer
 from rmqindex.bulk.files import index_entries, shown_layout
 from rmqindex.bulk.losses import LossJudge, SoundSpans, replacement_of
 from rmqindex.bulk.resume import (
-    Leftover,
     Start,
     ensure_no_hole,
-    keep_expired,
     present_files,
     rebuild_line,
     resume_at,
 )
 from rmqindex.bulk.roller import FileRoller, replace_files
+from rmqindex.bulk.salvaging import Leftover, keep_expired
 from rmqindex.bulk.tags import choose_tags
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.commitlog.snapshot import PassedOver, ensure_end, ensure_log_of, missing_parts

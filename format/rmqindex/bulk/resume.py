@@ -1,9 +1,9 @@
-"""Where a rebuild resumes behind present files, and which entries of replaced ones it keeps."""
+"""Where a rebuild resumes behind present files."""
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,14 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rmqindex.audit.audited import elapsed_seconds
-from rmqindex.bulk.salvaging import replaced_entries
 from rmqindex.commitlog.log import MATCH_STATES, CommitLog
 from rmqindex.errors import RmqIndexError, command_line, options_of
-from rmqindex.indexfile.committed import header_of
-from rmqindex.indexfile.decoding import MILLISECONDS, odd_in_time
 from rmqindex.indexfile.reader import IndexFile
 from rmqindex.keys.messages import HASH_BITS, KEY_COLUMNS, expand_messages
-from rmqindex.layout.index_file import FIRST_POSITION, HEADER_SIZE, INT64_MAX, IndexHeader
+from rmqindex.layout.index_file import FIRST_POSITION, HEADER_SIZE, IndexHeader
 from rmqindex.layout.store import INDEX_FOLDER
 from rmqindex.query.message_keys import keys_at
 from rmqindex.store.snapshot import IndexSnapshot, open_in_store
@@ -28,7 +25,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rmqindex.bulk.roller import FileRoller
     from rmqindex.indexfile.entries import Mode
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.transaction.directories import FileEntry
@@ -48,7 +44,6 @@ _HOW_BEYOND = (
     "restore the newest files of the CommitLog; if they are lost, replace=True with "
     "allow_loss=True drops the entries behind its end"
 )
-_COLUMNS = ("key_hash", "phy_offset", "store_timestamp")
 
 
 def ensure_of_log(file: IndexFile, log: CommitLog, remedy: str) -> None:
@@ -299,107 +294,6 @@ def make_exact(
         times[agrees] = stored[agrees]
         is_exact |= agrees
     return int(np.count_nonzero(is_exact))
-
-
-@dataclass(frozen=True, slots=True)
-class Leftover:
-    """Entries of messages that the log no longer has."""
-
-    entry_count: int = 0
-    unreadable: tuple[Path, ...] = ()
-    damaged_count: int = 0
-
-
-def keep_expired(
-    files: Sequence[FileEntry], layout: Layout, log: CommitLog, roller: FileRoller
-) -> Leftover:
-    """Put the entries of expired messages into new files, before all others."""
-    unreadable: list[Path] = []
-    damaged = 0
-    if log.min_offset:
-        for entry in files:
-            try:
-                is_last, lacking = _put_expired(entry, layout, log, roller)
-            except RmqIndexError:
-                unreadable.append(Path(entry.path))
-            else:
-                damaged += lacking
-                if is_last:
-                    break
-    return Leftover(roller.count, tuple(unreadable), damaged)
-
-
-def _put_expired(
-    entry: FileEntry, layout: Layout, log: CommitLog, roller: FileRoller
-) -> tuple[bool, int]:
-    """Put a file's entries up to the first unexpired one.
-
-    Return whether there is one, and how many entries before it, or of all that the header counts,
-    are too damaged to be put.
-    """
-    header = header_of(entry.path)
-    late = 0
-    is_first = True
-    put, behind = 0, FIRST_POSITION
-    for batch in replaced_entries(entry.path, layout, ("position", *_COLUMNS)):
-        hashes, offsets, times = (batch[name].to_numpy() for name in _COLUMNS)
-        expired = offsets < log.min_offset
-        stop = len(offsets) if expired.all() else int(np.argmin(expired))
-        times = times.copy()
-        if stop and is_first:
-            is_proved = header.begin_timestamp > 0 and header.begin_phy_offset == int(offsets[0])
-            begin: int | None = header.begin_timestamp
-            if header.begin_timestamp > INT64_MAX // MILLISECONDS:
-                begin = _begin_by_end(entry, layout, header)  # in microseconds, no engine has it
-            elif not is_proved or header.end_phy_offset >= log.min_offset:
-                begin = _begin_of(entry, layout, log, header.begin_timestamp, is_proved=is_proved)
-            if begin is None:
-                raise RmqIndexError(f"{entry.path}: the times of its entries are not known")
-            late = begin - header.begin_timestamp
-            times[0] = header.begin_timestamp
-            header = replace(header, begin_timestamp=begin, begin_phy_offset=int(offsets[0]))
-        times += late
-        odd = odd_in_time(offsets, times // MILLISECONDS)
-        times[odd] = times[np.flatnonzero(odd) - 1]  # of a damaged one nothing else tells
-        make_exact(header, offsets, times, None)
-        roller.put_many(hashes[:stop], offsets[:stop], times[:stop])
-        put += stop
-        if stop < len(offsets):
-            return True, int(batch["position"][stop].as_py()) - FIRST_POSITION - put
-        behind = int(batch["position"][-1].as_py()) + 1
-        is_first = False
-    behind = max(behind, min(header.index_count, layout.index_num))
-    return False, behind - FIRST_POSITION - put
-
-
-def _begin_of(
-    entry: FileEntry, layout: Layout, log: CommitLog, begin: int, *, is_proved: bool
-) -> int | None:
-    """Return the time from which a file's entries count, by their messages; None if unknown."""
-    for batch in replaced_entries(entry.path, layout, _COLUMNS):
-        hashes, offsets, times = (batch[name].to_numpy() for name in _COLUMNS)
-        wanted, rows = np.unique(offsets, return_inverse=True)
-        found = keys_at(log, wanted, tags=True)
-        # A message from before a clock stepped back counts as one of the first second.
-        told = found.have(rows, hashes) & (times > begin)
-        if told.any():
-            begins = found.times[rows[told]] - (times[told] - begin)
-            # A relayout moves entries by a second.
-            agree = (begins > begin - MILLISECONDS) & (begins < begin + 2 * MILLISECONDS)
-            if is_proved and agree.any():
-                return begin
-            middle = int(np.sort(begins)[len(begins) // 2])  # others were damaged
-            return int(begins[np.abs(begins - middle) < MILLISECONDS].min())
-    return begin if is_proved else None
-
-
-def _begin_by_end(entry: FileEntry, layout: Layout, header: IndexHeader) -> int | None:
-    """Return the time from which a file's entries count, by that of its last entry."""
-    last = header.begin_timestamp
-    for batch in replaced_entries(entry.path, layout, _COLUMNS):
-        last = int(batch["store_timestamp"][-1].as_py())
-    begin = header.end_timestamp - (last - header.begin_timestamp)
-    return begin if 0 < begin <= INT64_MAX // MILLISECONDS else None
 
 
 def present_files(
