@@ -198,7 +198,7 @@ class _Audit:
         log = self._log
         start = max(log.min_offset, self._start)
         whole = self._broker is BrokerState.STOPPED
-        stop = log.agreed_stop(None if whole else self._reach + 1)
+        stop = log.agreed_stop(None if whole else min(self._reach, log.max_offset) + 1)
         for units in self._dispatched(start, stop, self._refused):
             self._see(units)
         end = log.max_offset if stop is None else min(stop, log.max_offset)
