@@ -261,7 +261,7 @@ def _print_queue_rebuild(console: Console, directory: Path, result: QueueRebuild
 def queue_notes(result: QueueRebuildResult) -> Iterator[str]:
     """Yield a line for each choice that the rebuild made by itself."""
     for topic, queue_id in result.kept:
-        yield f"{visible(topic)}, queue {queue_id}: kept as it was, since all messages have expired"
+        yield f"{visible(topic)}, queue {queue_id}: kept, since all messages have expired"
     if result.kept_count:
         kept = counted(result.kept_count, "more unit")
         yield f"Kept {kept} of the replaced queues, of messages before the CommitLog begins"

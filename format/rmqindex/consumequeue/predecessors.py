@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from rmqindex.commitlog.log import MATCH_STATES
 from rmqindex.consumequeue.places import LostUnits
-from rmqindex.consumequeue.reader import ConsumeQueue, last_offset, units_before
+from rmqindex.consumequeue.reader import ConsumeQueue, units_before
 from rmqindex.errors import RmqIndexError
 from rmqindex.layout.queue import (
     BLANK_SIZE,
@@ -175,7 +175,7 @@ class Predecessors:
     def expired(
         self,
         rebuilt: Container[tuple[str, int, bool]],
-        min_offset: int,
+        log: CommitLog,
         leave_out: Container[str] = (),
     ) -> list[ConsumeQueue]:
         """Return queues all of whose messages have expired; they hold the next queue offset."""
@@ -184,9 +184,24 @@ class Predecessors:
             for queue in self.queues
             if (queue.topic, queue.queue_id, queue.is_batch) not in rebuilt
             and queue.topic not in leave_out
-            and (last := last_offset(queue)) is not None
-            and last < min_offset
+            and _has_expired(queue, log)
         ]
+
+
+def _has_expired(queue: ConsumeQueue, log: CommitLog) -> bool:
+    """Return whether a queue has units, and none of a message that the log has.
+
+    One that leads to a message of another queue and another place is damaged.
+    """
+    has_units = False
+    for batch in queue.scan(holes=True):
+        places, offsets = (batch[name].to_numpy() for name in ("queue_offset", "phy_offset"))
+        newer = offsets >= log.min_offset
+        has_units = True
+        _, own_places, is_own = _messages_of(queue, log, offsets[newer])
+        if (is_own | (own_places == places[newer])).any():
+            return False
+    return has_units and log.min_offset > 0
 
 
 def unit_count(queue: ConsumeQueue) -> int:

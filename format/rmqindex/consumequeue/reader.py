@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from rmqindex.consumequeue.paths import QueueFile, find_queues
 from rmqindex.errors import RmqIndexError
+from rmqindex.layout.index_file import INT64_MAX
 from rmqindex.layout.queue import (
     BATCH_UNIT_DTYPE,
     BLANK_SIZE,
@@ -183,16 +184,29 @@ def units_before(
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
     """Yield the units before a queue offset and a message, with their queue offsets."""
     for file in queue.files:
-        for numbers, units in _written_blocks(file, is_batch=queue.is_batch, holes=True):
-            places = file.start // queue.unit_size + numbers
-            real = _is_real(units)
-            if queue.is_batch:
-                places, real = units["msg_base_offset"].astype(np.int64), np.ones(len(units), bool)
+        for places, units in _placed_units(queue, file):
             older = (units["phy_offset"] < phy_offset) & (places < queue_offset)
-            if (older & real).any():
-                yield places[older & real], units[older & real]
-            if not older.all():
+            if older.any():
+                yield places[older], units[older]
+            # One that leads elsewhere is damaged, and the units behind it are not.
+            if not queue.is_batch and places[-1] >= queue_offset:
                 return
+
+
+def expired_units(
+    queue: ConsumeQueue, phy_offset: int
+) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
+    """Yield the units of a queue all of whose messages lie before one, with their queue offsets.
+
+    A last unit that leads elsewhere is damaged, and its place tells the next queue offset: it is
+    given as one of an expired message, of one byte. A blank one would not do as the last: by its
+    size, a broker takes all messages before byte 2,147,483,647 for those that the queue has.
+    """
+    yield from units_before(queue, INT64_MAX, phy_offset)
+    place, unit = _last_unit(queue)
+    if (unit["phy_offset"] >= phy_offset).any():
+        unit["phy_offset"], unit["size"] = 0, 1
+        yield place, unit
 
 
 def last_offset(queue: ConsumeQueue) -> int | None:
@@ -200,15 +214,30 @@ def last_offset(queue: ConsumeQueue) -> int | None:
 
     Units behind a hole in a file count.
     """
+    _, unit = _last_unit(queue)
+    return int(unit["phy_offset"][0]) if len(unit) else None
+
+
+def _last_unit(queue: ConsumeQueue) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """Return the queue offset of the last unit, and it; nothing of a queue without one."""
+    last = np.zeros(0, np.int64), np.zeros(0, unit_dtype(is_batch=queue.is_batch))
     for file in reversed(queue.files):
-        last = None
-        for batch in read_units(
-            file, queue.topic, queue.queue_id, is_batch=queue.is_batch, blanks=False, holes=True
-        ):
-            last = batch["phy_offset"][-1].as_py()
-        if last is not None:
-            return int(last)
-    return None
+        for places, units in _placed_units(queue, file):
+            last = places[-1:], units[-1:]
+        if len(last[0]):
+            break
+    return last
+
+
+def _placed_units(
+    queue: ConsumeQueue, file: QueueFile
+) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
+    """Yield the units of a file with their queue offsets, also behind holes."""
+    for numbers, units in _written_blocks(file, is_batch=queue.is_batch, holes=True):
+        if queue.is_batch:
+            yield units["msg_base_offset"].astype(np.int64), units
+        elif (real := _is_real(units)).any():
+            yield file.start // queue.unit_size + numbers[real], units[real]
 
 
 def kept_units(queue: ConsumeQueue, log_start: int) -> int | None:

@@ -63,8 +63,8 @@ class QueueRebuildResult:
         file_size: The size of the queues' files, bytes.
         batch_file_size: That of batch queues' files, bytes.
         is_default_size: Whether one of these, used for files, is only the broker's default.
-        kept: Topic and queue of those that were kept as they were, since all their messages have
-            expired.
+        kept: Topic and queue of those that were kept, since all their messages have expired, and
+            they hold the queue offset of the next one.
         unagreed: What was left out of a log of DLedger, since its group is not known to have
             agreed on it; None where nothing was.
         superseded: Topic, queue, and how many units of messages are left out that the topic had
@@ -146,8 +146,8 @@ def rebuild_consume_queues(
     As in the broker, files have one fixed size and are named by where they begin, units before a
     queue's first message are blank, delayed messages have the time at which they are due in the
     place of their tags, and prepared and rolled back messages have no unit.
-    Queues that are there, and all of whose messages have expired, are kept as they are, since they
-    hold the queue offset of the next message.
+    Queues that are there, and all of whose messages have expired, are kept, since they hold the
+    queue offset of the next message; damaged units of them become blank.
     For a log whose head is gone, the units are the broker's, and the places before them are blank;
     but the units that queues have there that are replaced are kept.
     A queue offset that falls back to 0 begins the queue anew, since the topic was deleted and made
@@ -283,7 +283,7 @@ def rebuild_consume_queues(
             fill()
         left_out, doubtful = _leave_out_deleted(writers, old)
         kept = writers.keep(
-            old.expired(writers.places.queues, log.min_offset, omitted) if there else []
+            old.expired(writers.places.queues, log, omitted) if there else [], log.min_offset
         )
         result = _result(writers, sizes)
         result = replace_fields(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rmqindex.consumequeue.places import Places
-from rmqindex.layout.index_file import INT64_MAX
+from rmqindex.consumequeue.reader import expired_units
 from rmqindex.layout.queue import (
     BLANK_SIZE,
     NO_COMPACTED_OFFSET,
@@ -80,28 +80,19 @@ class QueueWriters:
         for run in queue.take(units):
             writer.write(run, int(units.queue_offset[run.first]), data[run.first : run.last])
 
-    def keep(self, queues: Iterable[ConsumeQueue]) -> list[tuple[str, int]]:
-        """Keep queues that have no new units, in files of the size of the others."""
+    def keep(self, queues: Iterable[ConsumeQueue], min_offset: int) -> list[tuple[str, int]]:
+        """Keep queues of messages before the log alone, in files of the size of the others."""
         kept = []
         for queue in queues:
             key = (queue.topic, queue.queue_id, queue.is_batch)
-            size = self._file_sizes[queue.is_batch]
-            if any(file.size != size for file in queue.files):
-                self._begun(key).keep_before(INT64_MAX)
-            else:
-                directory = self._directory(key)
-                directory.mkdir(parents=True)
-                for file in queue.files:
-                    shutil.copy2(file.path, directory)
+            self._begun(key).keep(expired_units(queue, min_offset))
             kept.append(key[:2])
         return kept
 
-    def _directory(self, key: Key) -> Path:
-        topic, queue_id, is_batch = key
-        return self._root / (BATCH_FOLDER if is_batch else QUEUE_FOLDER) / topic / str(queue_id)
-
     def _begun(self, key: Key) -> QueueWriter:
-        directory, is_batch = self._directory(key), key[2]
+        topic, queue_id, is_batch = key
+        folder = self._root / (BATCH_FOLDER if is_batch else QUEUE_FOLDER)
+        directory = folder / topic / str(queue_id)
         directory.mkdir(parents=True)
         older = partial(self._older, key)
         return QueueWriter(directory, self._file_sizes[is_batch], older, is_batch=is_batch)
@@ -156,12 +147,12 @@ class QueueWriter:
         if run.is_anew:
             self._clear()
         if run.after is None:
-            self.keep_before(queue_offset)
+            self.keep(self._older(queue_offset))
         self._put(queue_offset, data)
 
-    def keep_before(self, queue_offset: int) -> None:
-        """Write the older units before a queue offset."""
-        for places, units in self._older(queue_offset):
+    def keep(self, older: OlderUnits) -> None:
+        """Write units of messages that the log no longer has."""
+        for places, units in older:
             cuts = [0, *(np.flatnonzero(np.diff(places) != 1) + 1).tolist(), len(places)]
             for first, last in pairwise(cuts):
                 self._put(int(places[first]), units[first:last])

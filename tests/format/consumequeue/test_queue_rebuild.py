@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import shutil
 import struct
 
@@ -69,6 +71,14 @@ def write_queue(root, offsets, topic="TopicTest", queue_id=0):
     units = [struct.pack(">qiq", 0, BLANK, 0) if at is None else struct.pack(">qiq", at, 150, 0)
              for at in offsets]  # fmt: skip
     (folder / f"{0:020d}").write_bytes(b"".join(units).ljust(2000, b"\0"))
+
+
+def damage_unit(root, topic, place, offset):
+    """Let a unit of a queue with five units a file lead elsewhere."""
+    path = root / f"consumequeue/{topic}/0" / f"{place // 5 * 100:020d}"
+    with path.open("r+b") as file:
+        file.seek(place % 5 * 20)
+        file.write(struct.pack(">q", offset))
 
 
 def write_topics(root, topics):
@@ -388,6 +398,57 @@ class TestLosses:
         assert done.kept == (("Old", 0),)
         assert {path.stat().st_size for path in (tmp_path / "consumequeue").rglob("0*0")} == {size}
         assert places(tmp_path, "Old") == list(enumerate(offsets[: 1 if cut else 8]))
+
+    @pytest.mark.parametrize("offset", [2**63 - 1, 2100])
+    @pytest.mark.parametrize("place", [0, 3, 7])
+    def test_a_damaged_unit_of_a_queue_that_has_expired_is_mended(
+        self, tmp_path, run, place, offset
+    ):
+        """What verify prints keeps the other units, and the place behind the last one."""
+        offsets = store_of(tmp_path, [*numbered(8, topic="Old"), *numbered(14)], 1024)
+        rebuild_consume_queues(tmp_path, tmp_path, file_size=100)
+        for path in sorted((tmp_path / "commitlog").iterdir())[:-1]:
+            path.unlink()
+        damage_unit(tmp_path, "Old", place, offset)
+        printed = run("verify", tmp_path)[1].splitlines()[-1]
+        (command,) = re.findall("`rmqindex ([^`]*--replace[^`]*)`", printed)
+        code, out, err = run(*shlex.split(command))
+        assert code == 0, err
+        assert f"1 unit of the old queue{' is lost' * (offset > 2100)}, from queue offset" in out
+        assert run("verify", tmp_path)[0] == 0
+        # As the last one, a blank unit would end behind what the broker is to dispatch.
+        mended = [(7, 0)] * (place == 7)
+        others = [(at, to) for at, to in enumerate(offsets[:8]) if at != place]
+        assert places(tmp_path, "Old") == others + mended
+        (old,) = ConsumeQueue.find(tmp_path / "consumequeue/Old")
+        assert old.max_offset == 8
+        before = queue_files(tmp_path)
+        assert rebuild_consume_queues(tmp_path, tmp_path, replace=True).stray == ()
+        assert queue_files(tmp_path) == before
+
+    def test_a_damaged_unit_that_is_the_only_one_tells_the_next_queue_offset(self, tmp_path):
+        """Its place is all that is left of the queue."""
+        store_of(tmp_path, [Message(topic="Old"), *numbered(20)], 1024)
+        rebuild_consume_queues(tmp_path, tmp_path, file_size=100)
+        for path in sorted((tmp_path / "commitlog").iterdir())[:-1]:
+            path.unlink()
+        damage_unit(tmp_path, "Old", 0, 2100)
+        done = rebuild_consume_queues(tmp_path, tmp_path, replace=True)
+        assert done.stray == (("Old", 0, 1, 0, 2100, 0),)
+        (old,) = ConsumeQueue.find(tmp_path / "consumequeue/Old")
+        assert old.max_offset == 1
+
+    def test_a_damaged_unit_before_the_log_takes_no_file_behind_it_along(self, tmp_path):
+        """It stands in front of units of other expired messages."""
+        offsets = store_of(tmp_path, numbered(40), 1024)
+        rebuild_consume_queues(tmp_path, tmp_path, file_size=100)
+        for path in sorted((tmp_path / "commitlog").iterdir())[:-1]:
+            path.unlink()
+        damage_unit(tmp_path, "TopicTest", 2, 2**63 - 1)
+        done = rebuild_consume_queues(tmp_path, tmp_path, replace=True, allow_loss=True)
+        assert [each[:4] for each in done.lost] == [("TopicTest", 0, 1, 2)]
+        whole = [(at, to) for at, to in enumerate(offsets) if at != 2]
+        assert places(tmp_path) == whole
 
     def test_units_of_batches_before_the_log_are_kept(self, tmp_path):
         """In front of the new ones."""
