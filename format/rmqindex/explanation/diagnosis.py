@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from rmqindex.errors import counted
@@ -18,6 +18,7 @@ from rmqindex.explanation.wording import listed, ranges
 from rmqindex.keys.hashing import index_key
 from rmqindex.keys.messages import tag_key
 from rmqindex.layout.index_file import INT64_MAX
+from rmqindex.storage.location import Location
 from rmqindex.transaction.broker_lock import BrokerState
 
 if TYPE_CHECKING:
@@ -113,10 +114,14 @@ class _Diagnosis:
                 phy_offsets=tuple(message.phy_offset for message in absent),
             )
         if hidden:
+            is_of_file = self.evidence.cover.is_of_file
+            why = "a file that may have its entry cannot be read"
+            if is_of_file:
+                why = "the entry may be in another IndexFile"
             yield Reason(
                 "entry_unknown",
-                f"{self._logged(hidden)}; a file that may have its entry cannot be read.",
-                self.commands.verify(),
+                f"{self._logged(hidden)}; {why}.",
+                self._explain_whole() if is_of_file else self.commands.verify(),
                 phy_offsets=tuple(message.phy_offset for message in hidden),
             )
         kinds = {
@@ -147,6 +152,13 @@ class _Diagnosis:
             f"The CommitLog has {least}{counted(len(messages), 'message')} of {self._name} at "
             f"{listed(message.phy_offset for message in messages)}, stored {span}"
         )
+
+    def _explain_whole(self) -> str:
+        """Return the command that asks the whole index of which a file was asked."""
+        commands, store = self.commands, self.commands.store
+        place = Location.of(commands.shown(store.root if commands.is_store else store.index))
+        whole = replace(commands, store=replace(store, given=place, file=None))
+        return whole.explain(self.evidence.topic, self.evidence.forms.key)
 
     def _mend(self, first: int) -> str | None:
         """Return the command that indexes what lies at an offset or behind it."""
@@ -377,11 +389,12 @@ class _Diagnosis:
             )
         command = self.commands.search_all(self.evidence.topic, self.evidence.forms.key)
         has_message = bool(self.evidence.own_entries or self.evidence.own_messages("key"))
+        asked = "file" if self.evidence.cover.is_of_file else "index"
         if not self.evidence.is_covered:
             searched = f"searched: {ranges(log.searched)}; " if log.searched else ""
             yield Reason(
                 "not_searched",
-                "Parts of the CommitLog outside the index were not searched: "
+                f"Parts of the CommitLog outside the {asked} were not searched: "
                 f"{searched}not searched: {ranges(log.unsearched)}.",
                 command,
             )
@@ -390,8 +403,8 @@ class _Diagnosis:
             yield Reason(
                 "not_searched",
                 f"Only {size} of {log.max_offset - log.min_offset} bytes of the CommitLog were "
-                "searched, where the index has no entries; the rest lies between messages that it "
-                "has.",
+                f"searched, where the {asked} has no entries; the rest lies between messages that "
+                "it has.",
                 command,
             )
         elif log.is_searched and not has_message:

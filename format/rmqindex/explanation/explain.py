@@ -330,7 +330,9 @@ class _Case:
             reason: [file.path for file in files if file.reason == reason]
             for reason in ("damaged", "unreadable")
         }
-        return cover_of(self.planned, paths["damaged"], paths["unreadable"])
+        is_of_file = self.store.file is not None
+        damaged, unreadable = paths["damaged"], paths["unreadable"]
+        return cover_of(self.planned, damaged, unreadable, is_of_file=is_of_file)
 
     def _index_reach(self) -> IndexReach | None:
         filled = [file for file in self.planned if file.error is None and not file.is_empty]

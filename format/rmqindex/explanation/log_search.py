@@ -73,25 +73,35 @@ class IndexCover(NamedTuple):
         spans: The offsets of the first and the last message of each file with entries, in the
             order of their names; a file that is cut ends with the last message that is sure to have
             all its entries.
-        unread: The ranges of offsets of whose messages files that cannot be read may have entries.
+        unread: The ranges of offsets of whose messages files that cannot be read, or were not asked
+            for, may have entries.
+        is_of_file: Whether a single file of the index was asked for.
     """
 
     spans: tuple[Span, ...]
     unread: tuple[Span, ...]
+    is_of_file: bool = False
 
     def may_hide(self, start: int, stop: int) -> bool:
-        """Return whether a file that cannot be read may have entries of messages of a range."""
+        """Return whether a file that was not read may have entries of messages of a range."""
         return any(first < stop and start < last for first, last in self.unread)
 
 
 def cover_of(
-    files: Iterable[SnapshotFile], damaged: Iterable[str], unreadable: Iterable[str]
+    files: Iterable[SnapshotFile],
+    damaged: Iterable[str],
+    unreadable: Iterable[str],
+    *,
+    is_of_file: bool = False,
 ) -> IndexCover:
-    """Return of which messages files have entries; damaged ones count as absent."""
+    """Return of which messages files have entries; damaged ones count as absent.
+
+    Before and behind a single file, others may have entries that nobody asked for.
+    """
     absent, hidden = set(damaged), set(unreadable)
     spans: list[Span] = []
     unread: list[Span] = []
-    is_unread = False
+    is_unread = is_of_file
     for file in files:
         if isinstance(file.error, UnreadableError) or file.entry.path in hidden:
             is_unread = True
@@ -101,9 +111,9 @@ def cover_of(
                 unread.append((spans[-1][1] if spans else 0, span[0] + 1))
                 is_unread = False
             spans.append(span)
-    if is_unread:
+    if is_unread or is_of_file:
         unread.append((spans[-1][1] if spans else 0, INT64_MAX))
-    return IndexCover(tuple(spans), tuple(unread))
+    return IndexCover(tuple(spans), tuple(unread), is_of_file)
 
 
 def _span_of(file: SnapshotFile) -> Span:

@@ -45,8 +45,8 @@ EXPLAIN_REASONS: dict[str, str] = {
     "no_index": "There are no IndexFiles.",
     "no_entry": "No IndexFile that can be read has an entry of the key.",
     "not_indexed": "The CommitLog has a message with the key, and the index has no entry of it.",
-    "entry_unknown": "The CommitLog has a message with the key, and only an IndexFile that cannot "
-    "be read may have an entry of it.",
+    "entry_unknown": "The CommitLog has a message with the key, and only an IndexFile that was not "
+    "read may have an entry of it.",
     "rolled_back": "The transaction of the message was rolled back; a broker does not index it.",
     "index_reach": "The index reaches from its first to its last entry; a miss beyond proves "
     "nothing.",

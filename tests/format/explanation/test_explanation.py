@@ -155,6 +155,30 @@ class TestMessagesOutsideTheIndex:
         assert reason(explained, "damaged")
 
     @pytest.mark.parametrize("number", [0, 2, -1])
+    @pytest.mark.parametrize("is_copy", [False, True])
+    def test_nothing_is_said_of_files_that_were_not_asked_for(
+        self, run, store, tmp_path, number, is_copy
+    ):
+        """Of one file of a whole index; the command asks all of them."""
+        index, log = store / "index", store if is_copy else "auto"
+        if is_copy:
+            index = shutil.copytree(index, tmp_path / "copy")
+        whole = {hit.phy_offset for hit in explain(store, "TopicTest", "order-49").hits}
+        file = sorted(index.iterdir())[number]
+        for search in ("gaps", "all"):
+            found = explain_lookup(file, "TopicTest", "order-49", commit_log=log, search_log=search)
+            others = reason(found, "entry_unknown")
+            assert {hit.phy_offset for hit in found.hits} == whole - set(others.phy_offsets)
+            assert codes(found).isdisjoint({"not_indexed", "index_gap", "index_behind"})
+            assert not any("rebuild" in (each.remedy or "") for each in found.reasons)
+        code, out, _ = run(*shlex.split(others.remedy)[1:], "--json")
+        hits = [hit for each in json.loads(out)["files"] for hit in each["hits"]]
+        assert (code, {hit["phy_offset"] for hit in hits}) == (0, whole)
+        missed = explain_lookup(file, "TopicTest", "nokey", commit_log=log)
+        assert "where the file has no entries" in reason(missed, "not_searched").sentence
+        assert not any("rebuild" in (each.remedy or "") for each in missed.reasons)
+
+    @pytest.mark.parametrize("number", [0, 2, -1])
     def test_nothing_is_said_of_what_an_unreadable_file_may_have(self, store, number):
         """Whether it is the oldest, one in the middle or the newest: no rebuild is advised."""
         files = sorted((store / "index").iterdir())
