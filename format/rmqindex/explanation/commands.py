@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rmqindex.errors import RmqIndexError, command_line
+from rmqindex.errors import RmqIndexError, command_line, options_of
 from rmqindex.indexfile.geometry import Layout, infer_layout
 from rmqindex.layout.store import INDEX_FOLDER, MULTI_PATH_SPLITTER
 from rmqindex.storage.location import Location
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 # The commands that look for the CommitLog beside the index unless they are told.
 _WITH_LOG = ("verify", "lookup", "explain", "expire", "relayout")
+# Those that ask about the messages of some time.
+_WITH_TIMES = ("lookup", "explain")
 # Those that are refused where the geometry that was given is needed and not repeated.
 _WITH_GEOMETRY = ("verify", "lookup", "explain", "scan", "rebuild")
 
@@ -35,6 +37,7 @@ class Commands:
         named: The CommitLog as the user named it; None where it was not named.
         is_store: Whether index and log are those of one store.
         layout: The geometry that was given, which a command may need as this one did.
+        times: The store times asked for, epoch milliseconds; None for no limit.
     """
 
     store: Store
@@ -42,6 +45,7 @@ class Commands:
     named: str | None
     is_store: bool
     layout: Layout | None = None
+    times: tuple[int | None, int | None] = (None, None)
 
     @classmethod
     def of(
@@ -50,6 +54,7 @@ class Commands:
         log: CommitLog | None,
         layout: Layout | None = None,
         given: LogArgument = None,
+        times: tuple[int | None, int | None] = (None, None),
     ) -> Commands:
         """Return the command lines for an index and its log.
 
@@ -58,6 +63,7 @@ class Commands:
             log: The CommitLog.
             layout: The geometry that was given.
             given: How the log was named, as :class:`rmqindex.CommitLog` or the command takes it.
+            times: The store times asked for.
         """
         folders = [] if log is None else list(dict.fromkeys(f.path.parent for f in log.files))
         named = os.fspath(given) if isinstance(given, (str, os.PathLike)) else None
@@ -65,10 +71,10 @@ class Commands:
         is_index = store.index.absolute.name == INDEX_FOLDER
         # A rebuild writes to local disks alone.
         if not folders or any(folder.local is None for folder in (*folders, store.root)):
-            return cls(store, None, named, is_index and named is None, layout)
+            return cls(store, None, named, is_index and named is None, layout, times)
         is_store = is_index and all(_is_same(root_of(folder), store.root) for folder in folders)
         where = store.root if is_store else MULTI_PATH_SPLITTER.join(folders)
-        return cls(store, where, named, is_store, layout)
+        return cls(store, where, named, is_store, layout, times)
 
     def rebuild(self, *options: str) -> str | None:
         """Return the command that rebuilds the index; None where it cannot read the log.
@@ -148,8 +154,14 @@ class Commands:
         return not files
 
     def _of_given(self, name: str, *arguments: str, options: tuple[str, ...] = ()) -> str:
-        words = [*options, *self._log_option(name), *self._geometry(name, options)]
+        words = [*options, *self._times_of(name), *self._log_option(name)]
+        words += self._geometry(name, options)
         return command_line(name, self.store.given, *arguments, options=words)
+
+    def _times_of(self, name: str) -> list[str]:
+        """Return the options of a question about the same times."""
+        begin, end = self.times if name in _WITH_TIMES else (None, None)
+        return options_of({"--begin": begin, "--end": end})
 
     def _log_option(self, name: str) -> tuple[str, ...]:
         """Return the option that a command needs to find the CommitLog."""

@@ -182,7 +182,7 @@ def explain_lookup(
             Window(0 if begin is None else begin, INT64_MAX if end is None else end),
             planned,
             log,
-            Commands.of(store, log, layout, commit_log),
+            Commands.of(store, log, layout, commit_log, (begin, end)),
         )
         evidence = case.collect(max_msgs_num_batch, search_log, times, progress)
         reasons = diagnose(evidence, case.commands, times)

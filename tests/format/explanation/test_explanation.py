@@ -409,6 +409,22 @@ class TestWhatWasSearched:
         searched, unsearched = explained.log.searched, explained.log.unsearched
         assert sum(b - a for a, b in searched + unsearched) == 123_120
 
+    def test_the_same_question_is_asked_with_its_times(self, run):
+        """By each command that searches further, or elsewhere."""
+        store, hour = rmqindex.sample_store(), (1_699_999_200_000, 1_700_002_800_000)
+        times = ["--begin", str(hour[0]), "--end", str(hour[1])]
+        asked = {
+            ("TopicTest", "nobody"): ("not_searched", ["--search-log", "all"]),
+            ("topictest", "order-49"): ("topic_spelling", []),
+            ("TopicTest", "ORDER-49"): ("key_spelling", []),
+            ("nobody", "TopicTest"): ("swapped", []),
+        }
+        for question, (code, options) in asked.items():
+            remedy = shlex.split(reason(explain(store, *question, *hour), code).remedy)
+            assert remedy[5:] == [*options, *times]
+            found, _, _ = run(*remedy[1:], "--json")
+            assert found == (remedy[1] == "explain")
+
     def test_a_miss_in_the_whole_log_says_so(self):
         """It was searched to the end."""
         explained = explain(rmqindex.sample_store(), "TopicTest", "nobody", search_log="all")
