@@ -363,8 +363,10 @@ class TestExpire:
         """By the command that the refusal prints, or by a flag that accepts a loss."""
         min((store / "commitlog").iterdir()).unlink()
         shutil.copytree(store, store.with_name("copy of it"))
-        _, _, err = run("expire", store.with_name("copy of it"))
+        given = ("--commit-log", store / "commitlog", "--allow-live-store")
+        _, _, err = run("expire", store.with_name("copy of it"), *given)
         (line,) = re.findall("`rmqindex ([^`]*)`", err)
+        assert shlex.split(line)[4:] == [str(each) for each in given]
         for arguments in (shlex.split(line), ("expire", store, "--allow-loss")):
             assert run(*arguments)[0] == 0
             assert len(list((Path(arguments[1]) / "index").iterdir())) == 3

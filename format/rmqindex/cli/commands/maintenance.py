@@ -40,7 +40,7 @@ from rmqindex.cli.options import (
 )
 from rmqindex.commitlog.snapshot import commit_log_of
 from rmqindex.consumequeue.staging import QueueStaging, is_unfinished
-from rmqindex.errors import RmqIndexError, command_line, counted
+from rmqindex.errors import RmqIndexError, command_line, counted, options_of
 from rmqindex.indexfile.committed import header_of
 from rmqindex.indexfile.geometry import Layout
 from rmqindex.layout.store import INDEX_FOLDER
@@ -93,7 +93,7 @@ class Expire:
                 raise click.BadParameter("needed without a CommitLog", param_hint="--before")
             before = log.min_offset
             if not self.allow_loss:
-                doubt = _doubt(store, before, expired_files(store, before, commit_log=commit_log))
+                doubt = _doubt(self, before, expired_files(store, before, commit_log=commit_log))
         if doubt is not None and not self.dry_run:
             raise RmqIndexError(doubt)
         notes: list[str] = []
@@ -128,7 +128,7 @@ expire = command(
 )
 
 
-def _doubt(store: str, before: int, files: Sequence[FileEntry]) -> str | None:
+def _doubt(asked: Expire, before: int, files: Sequence[FileEntry]) -> str | None:
     """Return why files may not be deleted, though a log begins behind them; None without any."""
     if not files:
         return None
@@ -136,14 +136,19 @@ def _doubt(store: str, before: int, files: Sequence[FileEntry]) -> str | None:
     count = sum(header.entry_count for header in headers)
     first = min(header.begin_phy_offset for header in headers)
     last = max(header.end_phy_offset for header in headers)
-    expire = command_line("expire", store, options=["--before", str(before)])
+    given = {
+        "--before": before,
+        "--commit-log": {"auto": None, None: "none"}.get(asked.commit_log, asked.commit_log),
+        "--allow-live-store": asked.allow_live_store,
+    }
+    expire = command_line("expire", asked.store, options=options_of(given))
     return (
-        f"{store}: the CommitLog begins at offset {before}, and {counted(len(files), 'IndexFile')} "
-        f"with {counted(count, 'entry', 'entries')}, of the messages at {first} to {last}, "
-        f"{'is' if len(files) == 1 else 'are'} older. A broker deletes such files within seconds "
-        "after the messages. Unless these have expired, the oldest files of the CommitLog are "
-        "lost, and these entries are all that is left of them: restore the files. If they have, "
-        f"`{expire}` deletes the IndexFiles"
+        f"{asked.store}: the CommitLog begins at offset {before}, and "
+        f"{counted(len(files), 'IndexFile')} with {counted(count, 'entry', 'entries')}, "
+        f"of the messages at {first} to {last}, {'is' if len(files) == 1 else 'are'} older. A "
+        "broker deletes such files within seconds after the messages. Unless these have expired, "
+        "the oldest files of the CommitLog are lost, and these entries are all that is left of "
+        f"them: restore the files. If they have, `{expire}` deletes the IndexFiles"
     )
 
 
@@ -171,7 +176,7 @@ class Relayout:
     dry_run: bool = dry_run_option()
     allow_live_store: bool = allow_live_option()
     form: Form = json_option()
-    time_zone: tzinfo = local_zone_option()
+    time_zone: tzinfo | None = local_zone_option()
     old_layout: Layout | None = layout_options()
 
     def answers(self) -> Iterator[Answer]:
