@@ -284,6 +284,30 @@ def test_nothing_of_another_log_is_written(run, store, another, command, place, 
     assert after.get("checkpoint") == before.get("checkpoint")
 
 
+@pytest.mark.parametrize(
+    ("command", "place", "options"),
+    [
+        ("rebuild", "index", ("--no-checkpoint", "--time-zone", "+08:00", *GEOMETRY)),
+        ("rebuild", "index", ("--replace", "--from", 100, "--mode", "DROPMALFORMED", *GEOMETRY)),
+        ("rebuild", "index", ("--replace", "--dry-run", *GEOMETRY, "--no-index-tags")),
+        ("rebuild", "index", ("--resume", "--allow-live-store", *GEOMETRY, "--index-tags")),
+        ("rebuild-queues", ".", ("--no-multi-dispatch", "--to", 9000, "--file-size", 400)),
+        ("rebuild-queues", ".", ("--replace", "--leave-out", "Other", "--dry-run")),
+    ],
+)
+def test_a_store_is_written_from_its_own_log_with_what_was_given(
+    run, store, another, command, place, options
+):
+    """A dry run stays one, and no file is of another geometry; nothing is replaced unasked."""
+    before = files_of(another)
+    _, _, err = run(command, store, "--out", another / place, *options)
+    (line,) = re.findall("`rmqindex ([^`]*)`", err)
+    name, path, *given = shlex.split(line.replace("UTC+08:00", "+08:00"))
+    assert (name, path, given) == (command, str(another), [str(each) for each in options])
+    assert run(*shlex.split(line))[0] == 0
+    assert (files_of(another) == before) == ("--dry-run" in options)
+
+
 def test_the_log_of_a_backup_writes_the_index_of_its_store(run, store, tmp_path):
     """Whether it is older, or the store's own log is damaged or gone."""
     backup = shutil.copytree(store, tmp_path / "backup")

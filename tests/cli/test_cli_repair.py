@@ -199,7 +199,7 @@ class TestTags:
         assert "--index-tags indexes them" in err
         assert "--no-index-tags does not" in err
         assert f"`rmqindex rebuild {tagged} --resume --index-tags`" in err
-        given = ["--no-checkpoint", *map(str, GEOMETRY)]
+        given = ["--no-checkpoint", "--time-zone", "Asia/Shanghai", *map(str, GEOMETRY)]
         _, _, err = run("rebuild", tagged, "--resume", *given)
         line = shlex.join(["rmqindex", "rebuild", str(tagged), "--resume", *given, "--index-tags"])
         assert f"`{line}`" in err

@@ -5,6 +5,7 @@ RocketMQ's own classes wrote the stores, and said what is in them; see ``tests/d
 
 import json
 import re
+import shlex
 import shutil
 import struct
 
@@ -18,6 +19,7 @@ from rmqindex import CommitLog, ConsumeQueue, IndexDirectory, IndexFile, Layout,
 
 ROCKSDB_QUEUES = ("rocksdb_queue", "separate_path", "rocksdb_alone", "rocksdb_killed")
 NO_INDEX_FILES = ("rocksdb_index_alone", "rocksdb_alone", "rocksdb_killed")
+GEOMETRY = ("--max-hash-slot-num", 97, "--max-index-num", 200)
 INDEX_IN_ROCKSDB = ("rocksdb_index_alone", "rocksdb_alone")
 DLEDGER = ("dledger", "dledger_after_plain", "dledger_batches")
 WITH_INDEX_FILES = tuple(kind for kind in KINDS if kind not in NO_INDEX_FILES)
@@ -386,6 +388,39 @@ class TestCommitLogs:
         store = kept("dledger_after_plain")
         with CommitLog(store / "commitlog") as log:
             assert sum(batch.num_rows for batch in log.scan()) == 120
+
+    @pytest.mark.parametrize("given", ["STORE", "STORE/commitlog,STORE/dledger-n0", "FILES"])
+    def test_a_printed_rebuild_reads_all_folders_of_a_log(self, run, kept, tmp_path, given):
+        """As they were given, so that the index lacks no part of the log."""
+        store = kept("dledger_after_plain")
+        newer = sorted(map(str, (store / "dledger-n0" / "data").glob("0*")))
+        given = given.replace("FILES", ",".join(["STORE/commitlog", *newer]))
+        log, out = given.replace("STORE", str(store)), tmp_path / "out"
+        assert run("rebuild", log, "--out", tmp_path / "whole", "--index-tags")[0] == 0
+        run("rebuild", log, "--out", out, "--to", 4000, "--index-tags")
+        run("rebuild", log, "--out", out, "--resume", "--to", 9000, "--no-index-tags")
+        code, _, err = run("rebuild", log, "--out", out, "--resume")
+        assert code == 2
+        line = shlex.split(re.search("`rmqindex (.*? --index-tags)`", err)[1])
+        assert run(*line)[0] == 0
+        ends = [[IndexFile(path).header.end_phy_offset for path in sorted(each.iterdir())][-1]
+                for each in (out, tmp_path / "whole")]  # fmt: skip
+        assert ends[0] == ends[1] > 17_237
+
+    def test_messages_of_all_folders_of_a_log_are_listed_for_their_tags(self, run, kept):
+        """By the command that a lookup prints, for the times that it was asked for."""
+        store = kept("dledger_after_plain")
+        shutil.rmtree(store / "index")
+        run("rebuild", store, "--no-index-tags", *GEOMETRY)
+        newest = max(CommitLog(store).scan(columns=["store_timestamp"]), key=len)
+        middle = newest["store_timestamp"].cast("int64")[len(newest) // 2].as_py()
+        for times in ((), ("--begin", 0, "--end", middle)):
+            _, _, err = run("lookup", store, "TopicTest", "TagA", "--tag", *times)
+            line = shlex.split(re.search("`rmqindex (messages .*?)`", err)[1])
+            asked = ("messages", store, "--topic", "TopicTest", "--tag", "TagA", *times)
+            expected = run(*asked, "--limit", 1_000_000, "--json")[1]
+            assert run(*line, "--json")[1] == expected
+            assert len(expected) > 1
 
     @pytest.mark.parametrize("kind", DLEDGER)
     def test_index_and_queues_of_dledger_are_replaced(self, run, kept, kind):

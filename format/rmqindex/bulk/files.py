@@ -20,10 +20,12 @@ from rmqindex.indexfile.committed import header_of
 from rmqindex.indexfile.geometry import Layout, infer_layout
 from rmqindex.indexfile.reader import IndexFile
 from rmqindex.indexwriter.writer import InPlaceAppend, open_appender
+from rmqindex.layout.dledger import DATA_FOLDER
 from rmqindex.layout.index_file import (
     FIRST_POSITION,
     IndexHeader,
 )
+from rmqindex.layout.store import COMMITLOG_FOLDER, DLEDGER_PREFIX, INDEX_FOLDER
 from rmqindex.store.snapshot import open_in_store
 from rmqindex.store.store import list_index_files
 from rmqindex.transaction.directories import exists
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rmqindex.bulk.sorted_runs import Order, RunSlice
+    from rmqindex.commitlog.log import CommitLog
     from rmqindex.indexwriter.writer import Entries
     from rmqindex.storage.location import Location
     from rmqindex.transaction.directories import FileEntry
@@ -143,6 +146,16 @@ class IndexState:
 def index_entries(directory: str | os.PathLike[str]) -> list[FileEntry]:
     """List the IndexFiles of a directory, oldest first; none where it is absent."""
     return list_index_files(directory) if exists(directory) else []
+
+
+def index_beside(log: CommitLog) -> Location | None:
+    """Return the index directory of the store that a log belongs to, if it has a usual folder."""
+    if not log.files:
+        return None
+    folder = log.files[0].path.absolute.parent  # links stay
+    if folder.name == DATA_FOLDER and folder.parent.name.startswith(DLEDGER_PREFIX):
+        return folder.parent.parent.child(INDEX_FOLDER)
+    return folder.parent.child(INDEX_FOLDER) if folder.name == COMMITLOG_FOLDER else None
 
 
 def open_file(path: Location, layout: Layout | None) -> IndexFile:

@@ -17,24 +17,23 @@ import numpy as np
 
 from rmqindex.arguments import ensure_flags, int_or_none
 from rmqindex.bulk.committer import Committer
-from rmqindex.bulk.files import index_entries, shown_layout
+from rmqindex.bulk.files import index_beside, index_entries, shown_layout
 from rmqindex.bulk.losses import LossJudge, SoundSpans, replacement_of
 from rmqindex.bulk.resume import (
     Start,
     ensure_no_hole,
     present_files,
-    rebuild_line,
     resume_at,
 )
 from rmqindex.bulk.roller import FileRoller, replace_files
 from rmqindex.bulk.salvaging import Leftover, keep_expired
 from rmqindex.bulk.tags import choose_tags
+from rmqindex.commitlog.files import rebuild_line
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.commitlog.snapshot import PassedOver, ensure_end, ensure_log_of, missing_parts
-from rmqindex.errors import SAID_GEOMETRY, RmqIndexError, command_line
+from rmqindex.errors import SAID_GEOMETRY, RmqIndexError, options_of
 from rmqindex.indexfile.geometry import Layout
-from rmqindex.layout.dledger import DATA_FOLDER
-from rmqindex.layout.store import COMMITLOG_FOLDER, DLEDGER_PREFIX, INDEX_FOLDER
+from rmqindex.layout.store import INDEX_FOLDER
 from rmqindex.record.batches import store_timestamps
 from rmqindex.record.index_keys import IndexKeys
 from rmqindex.store.checkpoint import is_coverable
@@ -57,7 +56,7 @@ if TYPE_CHECKING:
     from rmqindex.commitlog.reading import UnagreedTail
     from rmqindex.errors import CorruptCommitLogError
     from rmqindex.indexfile.entries import Mode
-    from rmqindex.storage.location import Location, PathLike
+    from rmqindex.storage.location import PathLike
     from rmqindex.store.snapshot import IndexSnapshot
     from rmqindex.transaction.directories import FileEntry
 
@@ -201,6 +200,25 @@ def rebuild_index(
         dry_run=dry_run,
     )
     start, stop = _range(start, stop, resume=resume, replace=replace, dry_run=dry_run)
+    options = options_of(
+        {
+            "--resume": resume,
+            "--replace": replace,
+            "--from": start,
+            "--to": stop,
+            "--checkpoint": checkpoint is True,
+            "--no-checkpoint": checkpoint is False,
+            "--dry-run": dry_run,
+            "--allow-loss": allow_loss,
+            "--allow-live-store": allow_live_store,
+            "--mode": None if mode == "FAILFAST" else mode,
+            "--time-zone": None if time_zone is None else str(time_zone),
+            "--max-hash-slot-num": None if layout is None else layout.hash_slot_num,
+            "--max-index-num": None if layout is None else layout.index_num,
+            "--index-tags": index_tags is True,
+            "--no-index-tags": index_tags is False,
+        }
+    )
     target = Path(os.path.abspath(directory))  # noqa: PTH100  (links stay)
     log = commit_log if isinstance(commit_log, CommitLog) else CommitLog(commit_log)
     with (
@@ -209,7 +227,9 @@ def rebuild_index(
     ):
         if log is not commit_log:
             stack.callback(log.close)
-        is_own = _ensure_log_of(target, log, allow_loss=allow_loss)
+        is_own = target.name != INDEX_FOLDER or ensure_log_of(
+            target.parent, log, "rebuild", options, allow_loss=allow_loss
+        )
         missing = missing_parts(log, log.folders, start=start, stop=stop)
         raises = is_own and is_coverable(target) if checkpoint == "auto" else checkpoint
         staging = _staging(target, aside=replace)
@@ -221,21 +241,11 @@ def rebuild_index(
             commit = stack.enter_context(committer.begin(create=True))
             staging.make(Owner.current())
         present, unfinished = present_files(target, log, resume=resume, replace=replace)
-        beside = _index_beside(log)
+        beside = index_beside(log)
         models = present.entries or ([] if beside is None else index_entries(beside))
         is_elsewhere = beside is None or beside.local is None
-        typed = {
-            "--resume" if resume else "--replace": True,
-            "--from": start,
-            "--to": stop,
-            "--checkpoint": checkpoint is True,
-            "--no-checkpoint": checkpoint is False,
-            "--dry-run": dry_run,
-            "--allow-loss": allow_loss,
-            "--allow-live-store": allow_live_store,
-            "--mode": None if mode == "FAILFAST" else mode,
-        }
-        again = rebuild_line(log, target, layout, typed)
+
+        again = partial(rebuild_line, "rebuild", log.folders, log.files, target, *options)
         layout, basis = _chosen_layout(layout, models, is_elsewhere or bool(present.entries))
         if not layout.capacity:
             raise ValueError(f"index_num: expected at least 2 to index messages, got {layout}")
@@ -254,7 +264,7 @@ def rebuild_index(
             log,
             roots,
             continues=resume,
-            command=again,
+            typed_with=again,
         )
         messages = _LogEntries(
             log, begin, stop, mode, on_malformed, progress, tags, proves_end=commit is not None
@@ -324,24 +334,6 @@ def _range(
     if dry_run and not replace:
         raise ValueError("dry_run: expected replace, without which no file is deleted")
     return int_or_none("start", start, 0), int_or_none("stop", stop, 0)
-
-
-def _index_beside(log: CommitLog) -> Location | None:
-    """Return the index directory of the store that a log belongs to, if it has a usual folder."""
-    if not log.files:
-        return None
-    folder = log.files[0].path.absolute.parent  # links stay
-    if folder.name == DATA_FOLDER and folder.parent.name.startswith(DLEDGER_PREFIX):
-        return folder.parent.parent.child(INDEX_FOLDER)
-    return folder.parent.child(INDEX_FOLDER) if folder.name == COMMITLOG_FOLDER else None
-
-
-def _ensure_log_of(target: Path, log: CommitLog, *, allow_loss: bool) -> bool:
-    """Refuse the index of a store whose CommitLog is another one; return whether it is its own."""
-    if target.name != INDEX_FOLDER:
-        return True
-    command = command_line("rebuild", target.parent, options=["--replace"])
-    return ensure_log_of(target.parent, log, command, allow_loss=allow_loss)
 
 
 def _resume(

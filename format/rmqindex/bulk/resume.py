@@ -12,16 +12,15 @@ import numpy as np
 
 from rmqindex.audit.audited import elapsed_seconds
 from rmqindex.commitlog.log import MATCH_STATES, CommitLog
-from rmqindex.errors import RmqIndexError, command_line, options_of
+from rmqindex.errors import RmqIndexError
 from rmqindex.indexfile.reader import IndexFile
 from rmqindex.keys.messages import HASH_BITS, KEY_COLUMNS, expand_messages
 from rmqindex.layout.index_file import FIRST_POSITION, HEADER_SIZE, IndexHeader
-from rmqindex.layout.store import INDEX_FOLDER
 from rmqindex.query.message_keys import keys_at
 from rmqindex.store.snapshot import IndexSnapshot, open_in_store
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -100,20 +99,6 @@ class Start:
     offset: int
     skip: int = 0
     resumed: Path | None = None
-
-
-def rebuild_line(
-    log: CommitLog, target: Path, layout: Layout | None, typed: Mapping[str, Any]
-) -> str:
-    """Return the command that rebuilds an index, with the geometry and the options as typed."""
-    slots, places = (None, None) if layout is None else (layout.hash_slot_num, layout.index_num)
-    geometry = {"--max-hash-slot-num": slots, "--max-index-num": places}
-    options = options_of({**typed, **geometry})
-    folder = log.files[0].path.parent if log.files else None
-    is_own = folder is None or folder.local is None or target.parent in Path(folder.local).parents
-    if is_own and target.name == INDEX_FOLDER:
-        return command_line("rebuild", target.parent, options=options)
-    return command_line("rebuild", folder or target, options=["--out", str(target), *options])
 
 
 def resume_at(files: Sequence[FileEntry], layout: Layout, log: CommitLog) -> Start | None:

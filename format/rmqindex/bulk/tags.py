@@ -17,8 +17,9 @@ import pyarrow as pa
 
 from rmqindex.bulk.files import index_entries, open_file
 from rmqindex.bulk.salvaging import replaced_entries
+from rmqindex.commitlog.files import given_name
 from rmqindex.commitlog.snapshot import commit_log_of
-from rmqindex.errors import CorruptIndexError, RmqIndexError, command_line
+from rmqindex.errors import CorruptIndexError, RmqIndexError, command_line, options_of
 from rmqindex.keys.messages import KEY_COLUMNS, expand_messages, pack_pairs
 from rmqindex.layout.index_file import FIRST_POSITION
 from rmqindex.layout.store import INDEX_FOLDER, ROCKSDB_STORE_FOLDER
@@ -27,11 +28,12 @@ from rmqindex.transaction.directories import exists
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
     from rmqindex.commitlog.log import CommitLog
+    from rmqindex.indexfile.entries import Mode
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.transaction.directories import FileEntry
 
@@ -114,7 +116,7 @@ def choose_tags(
     *,
     newest_only: bool = False,
     continues: bool = False,
-    command: str | None = None,
+    typed_with: Callable[[str], str] | None = None,
 ) -> TagChoice:
     """Decide which messages' tags an index shall hold, as its broker would."""
     if asked is not None:
@@ -122,7 +124,9 @@ def choose_tags(
     if log is not None and files:
         evidence = _TagEvidence(files, layout, log)
         shown = (
-            evidence.newest() if newest_only else evidence.all(continues=continues, command=command)
+            evidence.newest()
+            if newest_only
+            else evidence.all(continues=continues, typed_with=typed_with)
         )
         if shown is not None:
             return shown
@@ -155,20 +159,28 @@ def untagged(
     files: Sequence[FileEntry],
     layout: Layout | None,
     log: CommitLog,
+    times: tuple[int | None, int | None] = (None, None),
+    mode: Mode = "FAILFAST",
 ) -> str | None:
     """Return what an answer for tags may lack, where messages have no entries of their tags.
 
     Brokers before 5.4.0 leave such messages, before an upgrade and after a rollback. A few entries
-    of all parts of the index are looked at, with their messages.
+    of all parts of the index are looked at, with their messages. The times asked for, epoch
+    milliseconds, and the mode are those of the command that is named.
     """
     offset = _TagEvidence(files, layout, log).untagged()
     if offset is None:
         return None
-    options = ["--topic", topic]
-    if len(tags) <= _MOST_NAMED:
-        options += [word for each in tags for word in ("--tag", each)]
-    options += ["--limit", str(_MANY)]  # the oldest ones are listed last
-    line = command_line("messages", log.files[0].path.parent, options=options)
+    asked = {
+        "--topic": topic,
+        "--tag": tags if len(tags) <= _MOST_NAMED else None,
+        "--begin": times[0],
+        "--end": times[1],
+        "--limit": _MANY,  # the oldest ones are listed last
+        "--mode": None if mode == "FAILFAST" else mode,
+    }
+    options = options_of(asked)
+    line = command_line("messages", given_name(log.folders, log.files), options=options)
     return (
         f"{files[0].path.parent}: messages, as the one at {offset}, have no entries of their tags, "
         f"which brokers before 5.4.0 do not index; `{line}` reads the CommitLog for them"
@@ -226,7 +238,7 @@ class _TagEvidence:
                     return witness.offset
         return None
 
-    def all(self, *, continues: bool, command: str | None) -> TagChoice | None:
+    def all(self, *, continues: bool, typed_with: Callable[[str], str] | None) -> TagChoice | None:
         """Return the offsets from which tags are indexed or not; None without evidence."""
         found: dict[int, _Witness] = {}
         newest: _Witness | None = None
@@ -245,9 +257,9 @@ class _TagEvidence:
             return None
         for older, newer in pairwise(runs):
             if newer.offset <= older.offset or (continues and older.indexed):
-                raise _contradiction(older, newer, command)
+                raise _contradiction(older, newer, typed_with)
         if len(runs) > _MOST_RUNS * max(len(self._files), 1):
-            raise _contradiction(runs[0], runs[1], command)
+            raise _contradiction(runs[0], runs[1], typed_with)
         changes = [run.offset for run in runs[1:]]
         if runs[0].indexed:
             return TagChoice(0, "files", tuple(changes))
@@ -393,9 +405,11 @@ def _count(among: NDArray[np.int64], sought: NDArray[np.int64]) -> NDArray[np.in
     return np.searchsorted(ordered, sought, side="right") - np.searchsorted(ordered, sought)
 
 
-def _contradiction(older: _Witness, newer: _Witness, command: str | None) -> RmqIndexError:
+def _contradiction(
+    older: _Witness, newer: _Witness, typed_with: Callable[[str], str] | None
+) -> RmqIndexError:
     typed = [
-        "" if command is None else f" (`{command} {option}`)"
+        "" if typed_with is None else f" (`{typed_with(option)}`)"
         for option in ("--index-tags", "--no-index-tags")
     ]
     return RmqIndexError(

@@ -114,6 +114,7 @@ def parse_zone(_ctx: click.Context, _param: click.Parameter, text: str | None) -
         raise click.BadParameter(f"needed. {error}", param_hint="--time-zone") from error
 
 
-def parse_local_zone(ctx: click.Context, param: click.Parameter, text: str | None) -> tzinfo:
-    """Return what :func:`parse_zone` does, without the zone's name."""
-    return parse_zone(ctx, param, text).info
+def parse_local_zone(ctx: click.Context, param: click.Parameter, text: str | None) -> tzinfo | None:
+    """Return the zone of an option; None for the system's, which must be known, too."""
+    zone = parse_zone(ctx, param, text)
+    return None if text is None else zone.info

@@ -23,7 +23,7 @@ from rmqindex.commitlog.framing import frames_of
 from rmqindex.commitlog.leads import find_leads, led_by_unit, proved_lead
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.commitlog.walk import find_record, walk
-from rmqindex.errors import CorruptCommitLogError, RmqIndexError
+from rmqindex.errors import CorruptCommitLogError, RmqIndexError, command_line
 from rmqindex.layout.record import QUEUE_ID_OFFSET, QUEUE_OFFSET_OFFSET
 from rmqindex.record.batches import store_timestamps
 from rmqindex.record.records import gather, have_places
@@ -206,7 +206,9 @@ def damage_at(log: CommitLog, offset: int) -> CorruptCommitLogError | None:
     return errors[0] if errors else None
 
 
-def ensure_log_of(root: Path, log: CommitLog, command: str, *, allow_loss: bool) -> bool:
+def ensure_log_of(
+    root: Path, log: CommitLog, name: str, options: Sequence[str], *, allow_loss: bool
+) -> bool:
     """Refuse to write into a store that has a CommitLog of its own what another one tells.
 
     Copies of one log, such as those of backups and replicas, agree on the records that both have.
@@ -214,7 +216,8 @@ def ensure_log_of(root: Path, log: CommitLog, command: str, *, allow_loss: bool)
     Args:
         root: The local store root.
         log: The log to write from.
-        command: What writes from the store's own log.
+        name: The command, which writes from the store's own log if it is given the store.
+        options: Those that were given, but for where to write.
         allow_loss: Whether to accept it.
 
     Returns:
@@ -236,6 +239,7 @@ def ensure_log_of(root: Path, log: CommitLog, command: str, *, allow_loss: bool)
         if not any(file.size for file in own.files) or _agree(log, own):
             return True
     if not allow_loss:
+        command = command_line(name, root, options=options)
         raise RmqIndexError(
             f"{root}: expected the CommitLog of this store ({place}), or a copy of it, got another "
             f"one ({log.files[0].path.parent}), whose messages it lacks: the index and the queues "

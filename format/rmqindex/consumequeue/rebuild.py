@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rmqindex.arguments import ensure_flags, int_or_none, text_of, texts_of
+from rmqindex.commitlog.files import rebuild_line
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.commitlog.snapshot import PassedOver, ensure_end, ensure_log_of, missing_parts
 from rmqindex.consumequeue.dispatch import (
@@ -27,7 +28,7 @@ from rmqindex.consumequeue.predecessors import Predecessors, unit_count
 from rmqindex.consumequeue.reader import ConsumeQueue
 from rmqindex.consumequeue.staging import QueueStaging
 from rmqindex.consumequeue.writers import QueueWriters
-from rmqindex.errors import CorruptCommitLogError, RmqIndexError, command_line, options_of
+from rmqindex.errors import CorruptCommitLogError, RmqIndexError, options_of
 from rmqindex.layout.queue import BATCH_UNIT_DTYPE, DEFAULT_DELAY_LEVELS, UNIT_DTYPE
 from rmqindex.layout.store import BATCH_FOLDER, QUEUE_FOLDER
 from rmqindex.store.config import TopicTable
@@ -35,7 +36,7 @@ from rmqindex.store.contents import hold_writable
 from rmqindex.store.store import root_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     import numpy as np
 
@@ -208,6 +209,23 @@ def rebuild_consume_queues(
         dry_run=dry_run,
         allow_live_store=allow_live_store,
     )
+    options = options_of(
+        {
+            "--no-multi-dispatch": not multi_dispatch,
+            "--replace": replace,
+            "--allow-loss": allow_loss,
+            "--from": start,
+            "--to": stop,
+            "--file-size": file_size,
+            "--batch-file-size": batch_file_size,
+            "--batch-topic": batch_topics,
+            "--leave-out": leave_out,
+            "--delay-levels": None if delay_levels == DEFAULT_DELAY_LEVELS else delay_levels,
+            "--dry-run": dry_run,
+            "--allow-live-store": allow_live_store,
+            "--mode": None if mode == "FAILFAST" else mode,
+        }
+    )
     root = Path(os.path.abspath(store))  # noqa: PTH100  (links stay)
     log = commit_log if isinstance(commit_log, CommitLog) else CommitLog(commit_log)
     hold = hold_writable(root / QUEUE_FOLDER, allow_live_store=allow_live_store, dry_run=dry_run)
@@ -215,7 +233,7 @@ def rebuild_consume_queues(
         if log is not commit_log:
             stack.callback(log.close)
         staging = stack.enter_context(QueueStaging(root))
-        there = _replaced(root, staging, log, replace=replace, allow_loss=allow_loss)
+        there = _replaced(root, staging, log, options, replace=replace, allow_loss=allow_loss)
         missing = missing_parts(log, log.folders, start=start, stop=stop)
         old = Predecessors.of(root, there, log)
         table = _topics_of(root, log)
@@ -229,26 +247,8 @@ def rebuild_consume_queues(
             log,
             on_malformed,
             mode,
-            _again(
-                log,
-                root,
-                {
-                    "--no-multi-dispatch": True,
-                    "--replace": replace,
-                    "--allow-loss": allow_loss,
-                    "--from": start,
-                    "--to": stop,
-                    "--file-size": file_size,
-                    "--batch-file-size": batch_file_size,
-                    "--batch-topic": batch_topics,
-                    "--leave-out": leave_out,
-                    "--delay-levels": None
-                    if delay_levels == DEFAULT_DELAY_LEVELS
-                    else delay_levels,
-                    "--dry-run": dry_run,
-                    "--allow-live-store": allow_live_store,
-                    "--mode": None if mode == "FAILFAST" else mode,
-                },
+            rebuild_line(
+                "rebuild-queues", log.folders, log.files, root, "--no-multi-dispatch", *options
             ),
         )
         dispatcher = Dispatcher(
@@ -262,8 +262,7 @@ def rebuild_consume_queues(
             # Without the messages, they are all that is left of them.
             partial(old.units_before, phy_offset=log.min_offset if there else 0),
         )
-        unagreed = log.unagreed_tail(stop)
-        stop = log.agreed_stop(stop)
+        unagreed, stop = log.unagreed_tail(stop), log.agreed_stop(stop)
         end = log.files[-1].stop if log.files else 0
         end = end if stop is None else min(end, stop)
 
@@ -317,11 +316,16 @@ def rebuild_consume_queues(
 
 
 def _replaced(
-    root: Path, staging: QueueStaging, log: CommitLog, *, replace: bool, allow_loss: bool
+    root: Path,
+    staging: QueueStaging,
+    log: CommitLog,
+    options: Sequence[str],
+    *,
+    replace: bool,
+    allow_loss: bool,
 ) -> list[Path]:
     """Return the queue folders to replace; refuse where that is not allowed or impossible."""
-    command = command_line("rebuild-queues", root, options=["--replace"])
-    ensure_log_of(root, log, command, allow_loss=allow_loss)
+    ensure_log_of(root, log, "rebuild-queues", options, allow_loss=allow_loss)
     there = staging.there()
     if there and not replace:
         raise RmqIndexError(
@@ -449,15 +453,6 @@ def _file_size(name: str, size: int | None, dtype: np.dtype[Any]) -> int | None:
     if size is not None and (size < 1 or size % dtype.itemsize):
         raise ValueError(f"{name}: expected a multiple of {dtype.itemsize}, got {size}")
     return size
-
-
-def _again(log: CommitLog, root: Path, given: Mapping[str, Any]) -> str:
-    """Return the command of this rebuild, with all its options."""
-    options = options_of(given)
-    folder = log.files[0].path.parent if log.files else None
-    if folder is None or folder.local is None or root in Path(folder.local).parents:
-        return command_line("rebuild-queues", root, options=options)
-    return command_line("rebuild-queues", folder, options=["--out", str(root), *options])
 
 
 class _Damage(PassedOver):

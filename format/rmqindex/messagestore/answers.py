@@ -112,6 +112,7 @@ def untagged_keys(
     files: Sequence[SnapshotFile],
     layout: Layout | None,
     log: CommitLog | None,
+    times: tuple[int | None, int | None] = (None, None),
 ) -> list[str]:
     """Return what an answer may lack where keys are those of tags, which not all messages have."""
     prefix = tag_key("")
@@ -119,7 +120,7 @@ def untagged_keys(
     if log is None or not log.files or not len(asked) or not files:
         return []
     tags = [key.removeprefix(prefix) for key in asked.unique().to_pylist()]
-    text = untagged(topic, tags, [file.entry for file in files], layout, log)
+    text = untagged(topic, tags, [file.entry for file in files], layout, log, times)
     return [] if text is None else [text]
 
 

@@ -186,7 +186,7 @@ class MessageStore:
             self._seen = files
             found = with_messages(found, log, self._source.mode) if log and message else found
             lacks = [part.text() for part in uncovered(store, files, log)]
-            lacks += untagged_keys(topic, wanted, files, self._source.layout, log)
+            lacks += untagged_keys(topic, wanted, files, self._source.layout, log, (first, last))
         return found.replace_schema_metadata(incomplete_index(files, lacks))
 
     def messages(

@@ -714,6 +714,25 @@ class TestNumbers:
         assert [error.byte for error in told] == [offsets[1]]
         assert places(tmp_path) == list(enumerate(offsets))
 
+    def test_a_printed_rebuild_reads_all_folders_of_a_log(self, run, tmp_path):
+        """As they were given, with the other options."""
+        names = {"INNER_MULTI_DISPATCH": "%LMQ%a", "INNER_MULTI_QUEUE_OFFSET": "x"}
+        log = Log(1 << 10)
+        for place in range(12):
+            bad = properties_text(list(names.items())) if place == 1 else b""
+            log.append(Message(queue_offset=place, properties=bad))
+        log.write_to(tmp_path / "one")
+        (tmp_path / "other").mkdir()
+        last = max((tmp_path / "one").iterdir())
+        last.rename(tmp_path / "other" / last.name)
+        given, made = f"{tmp_path}/one,{tmp_path}/other", tmp_path / "made"
+        code, _, err = run("rebuild-queues", given, "--out", made, "--file-size", 400)
+        assert code == 2
+        line = shlex.split(re.search("`rmqindex (.*?)`", err)[1])
+        assert line[1:4] == [given, "--out", str(made)]
+        assert run(*line)[0] == 0
+        assert [place for place, _ in places(made)] == list(range(12))
+
     def test_an_offset_that_is_no_number_leaves_the_other_light_queues(self, tmp_path):
         """The message has a unit in each of them."""
         names = {"INNER_MULTI_DISPATCH": "%LMQ%a,%LMQ%b", "INNER_MULTI_QUEUE_OFFSET": "x,0"}

@@ -153,7 +153,8 @@ class Lookup:
         from rmqindex.bulk.tags import untagged  # noqa: PLC0415  (for tags only)
 
         entries = [file.entry for file in files]
-        text = untagged(self.topic, self.keys, entries, self.layout, log)
+        asked = self.times, self.mode
+        text = untagged(self.topic, self.keys, entries, self.layout, log, *asked)
         return [] if text is None else [text]
 
     def _check_broker(self) -> None:

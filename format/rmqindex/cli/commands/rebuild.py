@@ -89,7 +89,7 @@ class Rebuild:
     allow_loss: bool = allow_loss_option()
     allow_live_store: bool = allow_live_option()
     form: Form = json_option()
-    time_zone: tzinfo = local_zone_option()
+    time_zone: tzinfo | None = local_zone_option()
     layout: Layout | None = layout_options()
     mode: Mode = mode_option()
 
