@@ -6,6 +6,7 @@ Each begins with a copy of what a broker wrote, and ends with its bytes.
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import shutil
@@ -316,6 +317,8 @@ EXPIRED = {
         for number in (1, 0, -1, 1 << 40, 1 << 62, 2**63 - 1)
     },
     "a begin_phy_offset of 0": (put(SECOND, 16, 0), 0),
+    "a file that was cut": (lambda index: os.truncate(index / SECOND, 2090), 29),
+    "an older offset in a newer file": (put("20261120200244303", OFFSET, 5), 0),
 }
 
 
@@ -335,7 +338,7 @@ def test_damage_costs_no_sound_entry_of_an_expired_message(case, run, tmp_path):
     after = entries_of(store)
     assert after.keys() <= before.keys()
     assert sum(len(times) for times in after.values()) == 2674 - lost
-    assert all(abs(time - before[entry][0]) < 1000 for entry in after for time in after[entry])
+    assert all(abs(time - before[entry][0]) < 2000 for entry in after for time in after[entry])
 
 
 class TestRefusals:

@@ -313,7 +313,7 @@ class MissingRun:
 
 
 class _Misled(NamedTuple):
-    """Consecutive entries with greater offsets than the file's last one, between two without.
+    """Consecutive entries with offsets outside of the file's range, between two without.
 
     ``start`` and ``stop`` are the range of offsets of the messages that may be theirs.
     """
@@ -329,7 +329,7 @@ def damaged_offsets(
     blocks: Callable[[], Iterable[tuple[NDArray[np.int64], NDArray[np.int32]]]],
     header: IndexHeader,
 ) -> NDArray[np.int64]:
-    """Return the offsets behind that of a file's last entry that damage alone explains, bytes.
+    """Return the offsets outside of a file's range that damage alone explains, bytes.
 
     Such entries stand for messages between those of the entries around them, which have no other
     entry: each has the hash of a key that lacks one there. Else they are what a longer log left,
@@ -369,7 +369,7 @@ def _misled(
     pending: list[tuple[NDArray[np.int64], NDArray[np.int32]]] = []
     before, count = begin, 0
     for offsets, hashes in blocks:
-        is_misled = offsets > end
+        is_misled = (offsets > end) | (offsets < begin)
         edges = np.flatnonzero(is_misled[1:] != is_misled[:-1]) + 1
         for first, stop in pairwise([0, *edges.tolist(), len(offsets)]):
             if is_misled[first]:

@@ -396,17 +396,18 @@ class LossJudge:
                 sound = self._are_sound(name, suspects, found.times[rows[foreign]])
                 damaged |= sound & (suspects.offsets <= self._proved)
             lost[foreign] = damaged
-        beyond = missing.offsets >= self.log.max_offset
-        if beyond.any():
-            beyond &= np.isin(missing.offsets, self._damaged_offsets(name))
-            lost &= ~beyond
+        misled = missing.offsets >= self.log.max_offset
+        misled |= missing.offsets < self.log.min_offset
+        if misled.any():
+            misled &= np.isin(missing.offsets, self._damaged_offsets(name))
+            lost &= ~misled
         if self._sound is not None:
-            lost |= ~beyond & ~self._sound.hold(missing.offsets) & (missing.offsets >= 0)
+            lost |= ~misled & ~self._sound.hold(missing.offsets) & (missing.offsets >= 0)
         lost = np.asarray(lost, np.bool_)
         return Missing(lost, ~lost & ~chosen)
 
     def _damaged_offsets(self, name: str) -> NDArray[np.int64]:
-        """Return the offsets of a file that lead behind the log since they were damaged."""
+        """Return the offsets of a file that lead elsewhere since they were damaged."""
         if name not in self._damaged:
             entry = next(file for file in self._files if file.name == name)
             damaged = np.empty(0, np.int64)

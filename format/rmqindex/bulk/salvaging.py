@@ -227,9 +227,12 @@ class _ExpiredPart(NamedTuple):
     header: IndexHeader
     #: How many they are, of those that can be read.
     entry_count: int
-    #: The seconds of the last one; None where entries of messages that the log has follow.
-    seconds: int | None
-    #: Offsets of their messages, bytes: one in the middle, and the greatest.
+    #: The seconds of the last one.
+    seconds: int
+    #: Whether it is the last one of the file; None where those of messages that the log has follow.
+    is_end: bool | None
+    #: Offsets of their messages, bytes: of the first one, one in the middle, and the greatest.
+    first: int
     middle: int
     last: int
     #: How many more cannot be read.
@@ -270,13 +273,14 @@ def _expired_part(entry: FileEntry, layout: Layout, min_offset: int) -> _Expired
     """
     header = header_of(entry.path)
     read = balance = least = count = seconds = 0
-    middle = last = -1
+    first = middle = last = -1
     behind = FIRST_POSITION
     for batch in replaced_entries(
         entry.path, layout, ("position", "phy_offset", "store_timestamp")
     ):
         positions, offsets, times = (column.to_numpy() for column in batch.columns)
-        if not read and min_offset <= header.begin_phy_offset == int(offsets[0]):
+        first = first if read else int(offsets[0])
+        if not read and min_offset <= header.begin_phy_offset == first:
             return None
         expired = (offsets >= 0) & (offsets < min_offset)
         balances = balance + np.cumsum(np.where(expired, -1, offsets >= min_offset))
@@ -290,11 +294,12 @@ def _expired_part(entry: FileEntry, layout: Layout, min_offset: int) -> _Expired
         read, balance = read + len(offsets), int(balances[-1])
     if not count:
         return None
-    is_whole = count == read
-    if is_whole:
-        behind = max(behind, min(header.index_count, layout.index_num))
+    is_end = None
+    if count == read:
+        stop = min(header.index_count, layout.index_num)
+        is_end, behind = behind >= stop, max(behind, stop)
     damaged = behind - FIRST_POSITION - count
-    return _ExpiredPart(entry, header, count, seconds if is_whole else None, middle, last, damaged)
+    return _ExpiredPart(entry, header, count, seconds, is_end, first, middle, last, damaged)
 
 
 def _put_expired(
@@ -361,20 +366,23 @@ def _begin_of(
     The header's times prove each other; else one of them has to lie behind the entries of the file
     before and, with all entries of this one, before ``following``.
     """
-    header = part.header
-    if part.seconds is None:
+    if part.is_end is None:
         begin = _begin_by_messages(part, layout, log)
         if begin is not None:
             return begin
     else:
-        begin, by_end = header.begin_timestamp, header.end_timestamp - part.seconds * MILLISECONDS
-        if begin > 0 and -MILLISECONDS <= by_end - begin < 2 * MILLISECONDS:  # after a relayout
+        begin = part.header.begin_timestamp
+        by_end = part.header.end_timestamp - part.seconds * MILLISECONDS
+        late = by_end - begin  # up to a second; one more after a relayout; any where others follow
+        is_one = part.is_end or part.header.begin_phy_offset != part.first
+        if begin > 0 and late >= -MILLISECONDS and (late < 2 * MILLISECONDS or not is_one):
             return begin
         if following is None:
             first = log.read_at([log.min_offset], ["store_timestamp"])["store_timestamp"][0]
             following = first.as_py()
         latest = (following or INT64_MAX) - (part.seconds - 1) * MILLISECONDS
-        fitting = [each for each in (begin, by_end) if max(1, end - MILLISECONDS) <= each <= latest]
+        told = (begin, by_end) if part.is_end else (begin,)
+        fitting = [each for each in told if max(1, end - MILLISECONDS) <= each <= latest]
         if len(fitting) == 1:
             return fitting[0]
     raise RmqIndexError(f"{part.entry.path}: the times of its entries are not known")
@@ -383,11 +391,9 @@ def _begin_of(
 def _begin_by_messages(part: _ExpiredPart, layout: Layout, log: CommitLog) -> int | None:
     """Return the time from which a file's entries count, by their messages; None if unknown."""
     begin = usable_begin(part.header)
-    is_proved = False
-    for number, batch in enumerate(replaced_entries(part.entry.path, layout, _COLUMNS)):
+    is_proved = begin > 0 and part.header.begin_phy_offset == part.first
+    for batch in replaced_entries(part.entry.path, layout, _COLUMNS):
         hashes, offsets, times = (batch[name].to_numpy() for name in _COLUMNS)
-        if not number:
-            is_proved = begin > 0 and part.header.begin_phy_offset == int(offsets[0])
         wanted, rows = np.unique(offsets, return_inverse=True)
         found = keys_at(log, wanted, tags=True)
         # A message from before a clock stepped back counts as one of the first second.
