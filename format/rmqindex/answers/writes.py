@@ -307,7 +307,7 @@ def _left_out_notes(result: QueueRebuildResult) -> Iterator[str]:
             f"{visible(stray.topic)}, queue {stray.queue_id}: left out "
             f"{counted(stray.units, 'unit')} of the old queue, from queue offset "
             f"{stray.queue_offset} on, since no message of the queue is where they lead (offset "
-            f"{stray.phy_offset} for the first)"
+            f"{stray.phy_offset} for the first), or others lead there, too"
         )
 
 

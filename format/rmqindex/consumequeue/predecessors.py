@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import pyarrow.compute as pc
 
 from rmqindex.commitlog.log import MATCH_STATES
 from rmqindex.consumequeue.places import LostUnits
-from rmqindex.consumequeue.reader import ConsumeQueue, units_before
+from rmqindex.consumequeue.reader import ConsumeQueue, torn_units, units_before
 from rmqindex.errors import RmqIndexError
 from rmqindex.layout.queue import (
     BLANK_SIZE,
@@ -156,8 +157,12 @@ class Predecessors:
         """Return the units that the new queues lack: the lost ones, and the stray."""
         by_name = {(queue.topic, queue.queue_id): queue for queue in new}
         present = {(queue.topic, queue.queue_id) for queue in self.queues if queue.files}
-        found = [
-            lacking_units(
+        all_lost, all_stray = [], []
+        for queue in self.queues:
+            if queue.topic in leave_out:
+                continue
+            new_queue = by_name.get((queue.topic, queue.queue_id))
+            lost, stray = lacking_units(
                 queue,
                 _held_by(new_queue, queue),
                 log,
@@ -165,12 +170,12 @@ class Predecessors:
                 is_taken=_taken_by(new_queue),
                 is_damaged=is_damaged,
             )
-            for queue in self.queues
-            if queue.topic not in leave_out
-            for new_queue in (by_name.get((queue.topic, queue.queue_id)),)
-        ]
-        lost = [each for each, _ in found if each is not None]
-        return lost, [each for _, each in found if each is not None]
+            for places, offsets in chain(_torn(queue, new_queue), _repeated(queue, new_queue)):
+                everything = np.ones(len(places), np.bool_)
+                stray = _with_more(stray, queue, everything, (places, offsets, ~everything))
+            all_lost += [] if lost is None else [lost]
+            all_stray += [] if stray is None else [stray]
+        return all_lost, all_stray
 
     def expired(
         self,
@@ -193,7 +198,7 @@ def _has_expired(queue: ConsumeQueue, log: CommitLog) -> bool:
 
     One that leads to a message of another queue and another place is damaged.
     """
-    has_units = False
+    has_units = any(True for _ in torn_units(queue))
     for batch in queue.scan(holes=True):
         places, offsets = (batch[name].to_numpy() for name in ("queue_offset", "phy_offset"))
         newer = offsets >= log.min_offset
@@ -205,8 +210,9 @@ def _has_expired(queue: ConsumeQueue, log: CommitLog) -> bool:
 
 
 def unit_count(queue: ConsumeQueue) -> int:
-    """Return how many units a queue has, without blank ones."""
-    return sum(len(batch) for batch in queue.scan(holes=True))
+    """Return how many units a queue has, without blank ones, and with torn ones."""
+    torn = sum(len(places) for places, _ in torn_units(queue))
+    return torn + sum(len(batch) for batch in queue.scan(holes=True))
 
 
 def has_unit(queue: ConsumeQueue, queue_offset: int, phy_offset: int) -> bool:
@@ -264,7 +270,64 @@ def _with_more(
     if found is None:
         found = LostUnits(queue.topic, queue.queue_id, 0, int(places[0]), int(offsets[0]))
     behind = found.beyond_log + int(np.count_nonzero(beyond))
+    if places[0] < found.queue_offset:
+        found = found._replace(queue_offset=int(places[0]), phy_offset=int(offsets[0]))
     return found._replace(units=found.units + len(places), beyond_log=behind)
+
+
+def _torn(
+    old: ConsumeQueue, new: ConsumeQueue | None
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Yield the queue offsets and log offsets of torn units whose messages a new queue lacks."""
+    holds = _held_by(new, old)
+    for places, units in torn_units(old):
+        offsets = units["phy_offset"].astype(np.int64)
+        if new is None or new.is_batch:
+            gone = (offsets < 0) | ~holds(places, offsets)
+        else:
+            gone = (offsets < 0) | (_at(new, places) != offsets)
+        if gone.any():
+            yield places[gone], offsets[gone]
+
+
+def _repeated(
+    old: ConsumeQueue, new: ConsumeQueue | None
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Yield the queue offsets and log offsets of units that lead to a message again.
+
+    Those at the places where the new queue has them are the right ones.
+    """
+    newest = -1
+    for batch in old.scan(holes=True):
+        offsets = batch["phy_offset"].to_numpy()
+        if offsets[0] <= newest or (np.diff(offsets) <= 0).any():
+            break
+        newest = int(offsets[-1])
+    else:
+        return  # none leads where an earlier one does
+    offsets = _sorted_values(old, "phy_offset")
+    twice = np.unique(offsets[1:][offsets[1:] == offsets[:-1]])
+    new_units = [] if new is None or not len(twice) else _units_to(new, twice)
+    left, there = Counter(offset for _, offset in new_units), set(new_units)
+    again = []
+    for unit in sorted(_units_to(old, twice), key=lambda unit: (unit not in there, unit)):
+        if unit[1] in left:
+            left[unit[1]] -= 1
+            if left[unit[1]] < 0:
+                again.append(unit)
+    if again:
+        places, offsets = np.array(sorted(again), np.int64).T
+        yield places, offsets
+
+
+def _units_to(queue: ConsumeQueue, messages: NDArray[np.int64]) -> list[tuple[int, int]]:
+    """Return the queue offsets and log offsets of the units that lead to some messages."""
+    found: list[tuple[int, int]] = []
+    for batch in queue.scan(holes=True):
+        places, offsets = (batch[name].to_numpy() for name in ("queue_offset", "phy_offset"))
+        mine = contains(messages, offsets)
+        found += zip(places[mine].tolist(), offsets[mine].tolist(), strict=True)
+    return found
 
 
 def _taken_by(new: ConsumeQueue | None) -> Callable[[NDArray[np.int64]], NDArray[np.bool_]]:
@@ -392,7 +455,7 @@ def _missing(
 
 
 def _at(queue: ConsumeQueue, places: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the log offsets of a plain queue's units at places; -1 where it has no place."""
+    """Return the log offsets of a plain queue's units at places; -1 where it has none."""
     found = np.full(len(places), -1, np.int64)
     for file in queue.files:
         first, count = (size // UNIT_DTYPE.itemsize for size in (file.start, file.size))
@@ -400,7 +463,8 @@ def _at(queue: ConsumeQueue, places: NDArray[np.int64]) -> NDArray[np.int64]:
         if inside.any():
             # A file that was cut, or is too long, ends in a part of a unit.
             units = np.memmap(file.path, UNIT_DTYPE, "r", shape=count)[places[inside] - first]
-            found[inside] = np.where(units["size"] == BLANK_SIZE, -1, units["phy_offset"])
+            is_unit = (units["size"] > 0) & (units["size"] != BLANK_SIZE)
+            found[inside] = np.where(is_unit, units["phy_offset"], -1)
     return found
 
 

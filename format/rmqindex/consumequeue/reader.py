@@ -203,10 +203,20 @@ def expired_units(
     size, a broker takes all messages before byte 2,147,483,647 for those that the queue has.
     """
     yield from units_before(queue, INT64_MAX, phy_offset)
-    place, unit = _last_unit(queue)
-    if (unit["phy_offset"] >= phy_offset).any():
-        unit["phy_offset"], unit["size"] = 0, 1
+    place, unit = _last_unit(queue, torn=True)
+    is_sound = _is_written(unit, is_batch=queue.is_batch) & (unit["phy_offset"] < phy_offset)
+    unit["phy_offset"], unit["size"] = 0, 1
+    if not is_sound.all() and _is_written(unit, is_batch=queue.is_batch).all():
         yield place, unit
+
+
+def torn_units(queue: ConsumeQueue) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
+    """Yield what was written in a queue and is no unit, with its queue offsets."""
+    for file in queue.files:
+        for places, units in _placed_units(queue, file, torn=True):
+            torn = ~_is_written(units, is_batch=queue.is_batch)
+            if torn.any():
+                yield places[torn], units[torn]
 
 
 def last_offset(queue: ConsumeQueue) -> int | None:
@@ -214,15 +224,15 @@ def last_offset(queue: ConsumeQueue) -> int | None:
 
     Units behind a hole in a file count.
     """
-    _, unit = _last_unit(queue)
+    _, unit = _last_unit(queue, torn=False)
     return int(unit["phy_offset"][0]) if len(unit) else None
 
 
-def _last_unit(queue: ConsumeQueue) -> tuple[NDArray[np.int64], NDArray[Any]]:
+def _last_unit(queue: ConsumeQueue, *, torn: bool) -> tuple[NDArray[np.int64], NDArray[Any]]:
     """Return the queue offset of the last unit, and it; nothing of a queue without one."""
     last = np.zeros(0, np.int64), np.zeros(0, unit_dtype(is_batch=queue.is_batch))
     for file in reversed(queue.files):
-        for places, units in _placed_units(queue, file):
+        for places, units in _placed_units(queue, file, torn=torn):
             last = places[-1:], units[-1:]
         if len(last[0]):
             break
@@ -230,10 +240,10 @@ def _last_unit(queue: ConsumeQueue) -> tuple[NDArray[np.int64], NDArray[Any]]:
 
 
 def _placed_units(
-    queue: ConsumeQueue, file: QueueFile
+    queue: ConsumeQueue, file: QueueFile, *, torn: bool = False
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
     """Yield the units of a file with their queue offsets, also behind holes."""
-    for numbers, units in _written_blocks(file, is_batch=queue.is_batch, holes=True):
+    for numbers, units in _written_blocks(file, is_batch=queue.is_batch, holes=True, torn=torn):
         if queue.is_batch:
             yield units["msg_base_offset"].astype(np.int64), units
         elif (real := _is_real(units)).any():
@@ -306,10 +316,11 @@ def _is_real(units: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def _written_blocks(
-    file: QueueFile, *, is_batch: bool, holes: bool = False
+    file: QueueFile, *, is_batch: bool, holes: bool = False, torn: bool = False
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
     """Yield the numbers and the units of a file up to the first blank place, in blocks.
 
+    With ``torn``, what else was written there counts as a unit, too.
     The file is reopened for each block: it may be truncated while the caller is busy.
     """
     dtype = unit_dtype(is_batch=is_batch)
@@ -323,12 +334,13 @@ def _written_blocks(
             data = source.read(first * dtype.itemsize, count * dtype.itemsize)
             block = np.frombuffer(data, dtype).copy()
             there = _is_written(block, is_batch=is_batch)
+            if torn:
+                there |= _is_marked(block, is_batch=is_batch)
             following = first + count
             if is_batch and (is_behind or not there.all()):
                 # Behind a hole, what is no unit of a batch may be of a queue of the other kind.
                 hole = 0 if is_behind else int(np.argmin(there))
-                there[hole:] &= block["reserved"][hole:] == 0
-                there[hole:] &= block["compacted_offset"][hole:] == NO_COMPACTED_OFFSET
+                there[hole:] &= _is_marked(block[hole:], is_batch=True)
             if not there.all():
                 is_behind = True
                 if not holes:
@@ -351,6 +363,15 @@ def _is_written(units: NDArray[Any], *, is_batch: bool) -> NDArray[np.bool_]:
     if is_batch:
         there &= (units["msg_base_offset"] >= 0) & (units["batch_size"] > 0)
     return np.asarray(there, np.bool_)
+
+
+def _is_marked(units: NDArray[Any], *, is_batch: bool) -> NDArray[np.bool_]:
+    """Return which places were written, be it with a unit; of batches, which of this kind."""
+    if is_batch:
+        marks = (units["reserved"] == 0) & (units["compacted_offset"] == NO_COMPACTED_OFFSET)
+    else:
+        marks = units != np.zeros(1, UNIT_DTYPE)
+    return np.asarray(marks, np.bool_)
 
 
 def _batch(

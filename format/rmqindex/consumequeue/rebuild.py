@@ -89,7 +89,7 @@ class QueueRebuildResult:
         dry_run: Whether nothing was written.
         refusal: The error that a run without ``dry_run`` raises; None where it writes.
         stray: The units of the replaced queues that the new ones lack, and that led to no message
-            of their queue: they are no loss.
+            of their queue, or again to one: they are no loss.
         missing: The parts of the log that are lost, whose messages have no units; the ``text`` of
             each says what proves it, and what to do.
     """

@@ -450,6 +450,51 @@ class TestLosses:
         whole = [(at, to) for at, to in enumerate(offsets) if at != 2]
         assert places(tmp_path) == whole
 
+    @pytest.mark.parametrize("place", [3, 7])
+    @pytest.mark.parametrize("topic", ["Old", "TopicTest"])
+    @pytest.mark.parametrize("damage", [(0, b"\xff" * 8), (8, bytes(4))])
+    def test_what_is_no_unit_any_more_is_counted(self, tmp_path, topic, place, damage):
+        """It becomes blank before the log, and its queue keeps what follows."""
+        store_of(
+            tmp_path,
+            [
+                *numbered(9),
+                *numbered(8, topic="Old"),
+                *(Message(queue_offset=place) for place in range(9, 21)),
+            ],
+            1024,
+        )
+        rebuild_consume_queues(tmp_path, tmp_path, file_size=100)
+        for path in sorted((tmp_path / "commitlog").iterdir())[:-1]:
+            path.unlink()
+        before = all_units(tmp_path)
+        path = tmp_path / f"consumequeue/{topic}/0" / f"{place // 5 * 100:020d}"
+        content = bytearray(path.read_bytes())
+        at = place % 5 * 20 + damage[0]
+        content[at : at + len(damage[1])] = damage[1]
+        path.write_bytes(content)
+        done = rebuild_consume_queues(tmp_path, tmp_path, replace=True)
+        assert [each[:4] for each in done.stray] == [(topic, 0, 1, place)]
+        assert done.replaced_count == 29
+        after = all_units(tmp_path)
+        whole = [unit for unit in before[topic, 0] if unit[0] != place]
+        assert [unit for unit in after.pop((topic, 0)) if unit[0] != place] == whole
+        assert after.items() <= before.items()
+
+    @pytest.mark.parametrize("place", [5, 30])
+    def test_units_that_lead_again_to_a_message_are_counted(self, tmp_path, place):
+        """In the place of another message's, and where nothing was written."""
+        offsets = store_of(tmp_path, numbered(12))
+        rebuild_consume_queues(tmp_path, tmp_path, file_size=2000)
+        before = queue_files(tmp_path)
+        (path,) = (tmp_path / "consumequeue/TopicTest/0").iterdir()
+        content = bytearray(path.read_bytes())
+        content[20 * place : 20 * place + 12] = struct.pack(">qi", offsets[0], 150)
+        path.write_bytes(content)
+        done = rebuild_consume_queues(tmp_path, tmp_path, replace=True)
+        assert done.stray == (("TopicTest", 0, 1, place, offsets[0], 0),)
+        assert queue_files(tmp_path) == before
+
     def test_units_of_batches_before_the_log_are_kept(self, tmp_path):
         """In front of the new ones."""
         store_of(tmp_path, [batch_of("3", str(3 * place)) for place in range(12)], 1024)
@@ -459,6 +504,30 @@ class TestLosses:
         done = rebuild_consume_queues(tmp_path, tmp_path, replace=True)
         assert done.kept_count
         assert queue_files(tmp_path) == before
+
+    @pytest.mark.parametrize("place", [2, 7])
+    @pytest.mark.parametrize(
+        "damage", [(0, b"\xff" * 8), (0, bytes(6) + b"\x08\x34"), (8, bytes(4))]
+    )
+    def test_a_damaged_unit_of_batches_that_have_expired_is_counted(self, tmp_path, place, damage):
+        """The last one keeps its queue offsets, the others stand behind one another."""
+        batches = [batch_of("3", str(3 * place), topic="Old") for place in range(8)]
+        store_of(tmp_path, [*batches, *(batch_of("3", str(3 * at)) for at in range(8))], 1024)
+        rebuild_consume_queues(tmp_path, tmp_path, batch_file_size=92)
+        for path in sorted((tmp_path / "commitlog").iterdir())[:-1]:
+            path.unlink()
+        before = places(tmp_path, "Old")
+        path = tmp_path / f"batchconsumequeue/Old/0/{place // 2 * 92:020d}"
+        content = bytearray(path.read_bytes())
+        at = place % 2 * 46 + damage[0]
+        content[at : at + len(damage[1])] = damage[1]
+        path.write_bytes(content)
+        done = rebuild_consume_queues(tmp_path, tmp_path, replace=True)
+        assert [each[:4] for each in done.stray] == [("Old", 0, 1, 3 * place)]
+        last = [(21, 0)] * (place == 7)
+        assert places(tmp_path, "Old") == [unit for unit in before if unit[0] != 3 * place] + last
+        (old,) = ConsumeQueue.find(tmp_path / "batchconsumequeue/Old")
+        assert old.max_offset == 24
 
     def test_lost_places_between_kept_units_and_new_ones_are_blank(self, tmp_path):
         """Whatever the size of the files is."""
