@@ -565,6 +565,25 @@ def test_a_file_of_another_geometry_gets_that_of_the_others(run, store, files):
     assert run("verify", store)[0] == 0
 
 
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_files_of_two_geometries_beside_a_damaged_one_are_rebuilt(run, store, files, is_damaged):
+    """A relayout is refused for that one; one rebuild does for both, with the others' numbers."""
+    files[3].write_bytes(files[3].read_bytes() + bytes(400))
+    if is_damaged:
+        set_count(files[1], 0)
+    else:
+        (store / "index/20261120182606804").write_bytes(bytes(10))
+    code, _, err = run("relayout", store, "--slots", 97, "--entries", 200)
+    assert (code, f"`rmqindex verify {store}` says how to write the index anew" in err) == (2, True)
+    code, out, _ = run("verify", store)
+    assert (code, "geometry_differs" in out) == (1, True)
+    (line,) = set(re.findall("`rmqindex (re[^`]*)`", out))
+    assert line == f"rebuild {store} --replace --max-hash-slot-num 97 --max-index-num 200"
+    assert "with the numbers of broker.conf if it has others" in " ".join(out.split())
+    assert run(*shlex.split(line))[0] == 0
+    assert run("verify", store)[0] == 0
+
+
 def test_a_dry_run_of_a_relayout_shows_both_states(run, store):
     """The new files are written aside and discarded."""
     before = content(store)

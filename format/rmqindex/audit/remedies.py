@@ -83,7 +83,14 @@ ENTRIES_BEYOND_LOG = (
     "for good, stop the broker and run `rmqindex rebuild STORE --replace --allow-loss`, which "
     "drops the entries behind its end (`--dry-run` shows how many)."
 )
+#: What to do about files of several geometries where nothing else is damaged.
+RELAYOUT = (
+    "Stop the broker and run, with the numbers of broker.conf as `--slots` and `--entries`, "
+    "`rmqindex relayout STORE`."
+)
 
+#: The rule of a file of another geometry than those beside it.
+GEOMETRY_DIFFERS = "geometry_differs"
 #: The rule of a file that is longer than its geometry.
 SURPLUS = "surplus_bytes"
 _QUEUES = "`rmqindex rebuild-queues STORE --replace"
@@ -147,12 +154,15 @@ def with_agreeing_remedies(findings: pa.Table, *, has_log: bool) -> pa.Table:
     # What has to be replaced cannot be continued, and one rebuild does for all.
     replaces = any(f"{_REPLACE}{after}" in each for each in errors for after in ("`", " --max"))
     rules = {*findings["rule"].to_pylist()}
+    rebuilds = replaces and has_log
     replaces |= SURPLUS in rules  # a file that no rebuild writes on
     is_damaged = any(each.startswith(RESTORE_LOG) for each in errors)
     is_short = ENTRIES_BEYOND_LOG in errors
     needs_log = is_damaged or is_short or "log_damaged" in rules
 
     def agreed(remedy: str) -> str:
+        if rebuilds and remedy == RELAYOUT:
+            remedy = REBUILD  # which lays out anew, too, and is not refused for a damaged file
         if replaces:
             remedy = with_replacing(remedy)
         if is_short and not is_damaged and remedy.startswith(WHOLE_LOG):
@@ -225,25 +235,36 @@ def typed_findings(findings: pa.Table, commands: Commands) -> list[dict[str, Any
     rebuilds = [
         row["remedy"] for row in rows if row["severity"] == "error" and _REBUILD in row["remedy"]
     ]
+    differing = [row["file"] for row in rows if row["rule"] == GEOMETRY_DIFFERS]
     needs_numbers = commands.layout is None and bool(rebuilds)
-    needs_numbers &= any(_LAYOUT_OPTION in each for each in rebuilds) or not commands.shows_geometry
+    needs_numbers &= (
+        bool(differing)
+        or any(_LAYOUT_OPTION in each for each in rebuilds)
+        or not commands.shows_geometry
+    )
+    numbers = None
+    if needs_numbers:
+        numbers = next(filter(None, map(_layout_beside, differing)), Layout())
     for row in rows:
         row["file"] = commands.shown(row["file"])
-        row["remedy"] = _typed(row["remedy"], row["file"], commands, needs_numbers=needs_numbers)
+        row["remedy"] = _typed(row["remedy"], row["file"], commands, numbers)
     return rows
 
 
-def _typed(remedy: str, file: str, commands: Commands, *, needs_numbers: bool) -> str:
-    """Return the remedy of a finding in a file."""
+def _typed(remedy: str, file: str, commands: Commands, numbers: Layout | None) -> str:
+    """Return the remedy of a finding in a file, with the geometry that a rebuild is to be told."""
 
     def typed(match: re.Match[str]) -> str:
         name = match["name"]
         if name is None:
             return f"cover_index({commands.shown(commands.store.root)!r})"
         options = shlex.split(match["options"])
-        if name == "rebuild" and needs_numbers and _LAYOUT_OPTION not in options:
-            options += [_LAYOUT_OPTION, str(Layout().hash_slot_num)]
-            options += ["--max-index-num", str(Layout().index_num)]
+        if name == "rebuild" and numbers is not None:
+            if _LAYOUT_OPTION in options:  # the defaults, each with its value
+                at = options.index(_LAYOUT_OPTION)
+                del options[at : at + 4]
+            options += [_LAYOUT_OPTION, str(numbers.hash_slot_num)]
+            options += ["--max-index-num", str(numbers.index_num)]
         if name == "relayout" and (beside := commands.layout or _layout_beside(file)):
             options += ["--slots", str(beside.hash_slot_num)]
             options += ["--entries", str(beside.index_num)]
@@ -251,9 +272,9 @@ def _typed(remedy: str, file: str, commands: Commands, *, needs_numbers: bool) -
             return f"`{commands.of_file(name, file, *options)}`"
         return f"`{commands.of_store(name, *options)}`"
 
-    if needs_numbers and "broker.conf" not in remedy:
-        numbers = "with the numbers of broker.conf if it has others"
-        remedy = _RUN_REBUILD.sub(rf"\g<run>, {numbers}, {_REBUILD}", remedy)
+    if numbers is not None and "broker.conf" not in remedy:
+        which = "with the numbers of broker.conf if it has others"
+        remedy = _RUN_REBUILD.sub(rf"\g<run>, {which}, {_REBUILD}", remedy)
     return _TYPED.sub(typed, remedy)
 
 

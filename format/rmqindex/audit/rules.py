@@ -8,7 +8,9 @@ from __future__ import annotations
 from rmqindex.audit.queue_rules import QUEUE_RULES
 from rmqindex.audit.remedies import (
     ENTRIES_BEYOND_LOG,
+    GEOMETRY_DIFFERS,
     REBUILD,
+    RELAYOUT,
     RESTORE_LOG,
     SURPLUS,
     WHOLE_LOG,
@@ -205,11 +207,10 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
         "foreign_name", "info", "Something that the broker skips stands among the files.", _NOTHING
     ),
     AuditRule(
-        "geometry_differs",
+        GEOMETRY_DIFFERS,
         "error",
         "A file has another geometry than the files beside it, which a broker opens all with one.",
-        "Stop the broker and run, with the numbers of broker.conf as `--slots` and `--entries`, "
-        "`rmqindex relayout STORE`.",
+        RELAYOUT,
     ),
     AuditRule(
         "file_order",

@@ -145,7 +145,7 @@ def relayout_index(
         last_name = staging.last_name(old.names, replaced=True, latest=latest_name(zone))
         roller = FileRoller(staging.path, layout, zone, last_name=last_name)
         stack.callback(roller.abandon)
-        total = sum(header_of(entry.path).entry_count for entry in old.entries)
+        total = old.entry_count
         hint = f"a damaged file cannot get another geometry without loss; {_how_to_rebuild(path)}"
         for entry in old.entries:
             with _whole(entry.path, old_layout, hint, is_last=entry == old.entries[-1]) as file:
