@@ -317,7 +317,7 @@ EXPIRED = {
         for number in (1, 0, -1, 1 << 40, 1 << 62, 2**63 - 1)
     },
     "a begin_phy_offset of 0": (put(SECOND, 16, 0), 0),
-    "a file that was cut": (lambda index: os.truncate(index / SECOND, 2090), 29),
+    "a file that was cut": (lambda index: os.truncate(index / SECOND, 2572), 4),
     "an older offset in a newer file": (put("20261120200244303", OFFSET, 5), 0),
 }
 
