@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from other_broker import running_broker
 from recorded import BROKER_VERSIONS, MESSAGE_KINDS
 from rmqindex import CommitLog, IndexFile, Layout, StoreCheckpoint, rebuild_index
 from trees import queue_files
@@ -433,6 +434,31 @@ class TestInterrupts:
         assert content(tagged) == BROKERS[TAGGED]
         changed = "rmqindex: interrupted; --resume continues what was begun\n"
         assert err in {changed, "rmqindex: interrupted; nothing was changed\n"}
+
+    @pytest.mark.parametrize(
+        ("module", "command"),
+        [
+            ("rebuild", ("rebuild-queues", "--replace")),
+            ("maintenance", ("relayout", "--slots", 31, "--entries", 500)),
+        ],
+    )
+    def test_beside_a_broker_it_is_undone_as_it_was_begun(
+        self, run, tagged, monkeypatch, module, command
+    ):
+        """The printed command may write there, too."""
+
+        def changing(_what):
+            (tagged / "index" / "begun").touch()
+            (tagged / "consumequeue" / "begun").touch()
+            return interrupting(_what)
+
+        monkeypatch.setattr(f"rmqindex.cli.commands.{module}.progress_bar", changing)
+        with running_broker(tagged):
+            name, *options = command
+            _, _, err = run(name, tagged, *options, "--allow-live-store")
+            line = command_in(err)
+            assert line == ["recover", str(tagged), "--allow-live-store"]
+            assert run(*line)[0] == 0
 
 
 @contextmanager

@@ -94,15 +94,19 @@ def test_the_remedy_makes_files_of_the_same_geometry(run, damaged, tmp_path, mon
 @pytest.mark.parametrize("options", [(), ("--replace",)])
 @pytest.mark.parametrize("name", ["rebuild", "rebuild-queues"])
 def test_a_rebuild_says_that_it_writes_directories_alone(run, s3_store, name, options, tmp_path):
-    """And what to type instead."""
-    code, out, err = run(name, s3_store, *options)
+    """And what to type instead, with the options that were given."""
+    given = ["--no-checkpoint", "--time-zone", "Asia/Shanghai", *LAYOUT]
+    if name == "rebuild-queues":
+        given = ["--file-size", "400", "--leave-out", "a b", "--leave-out", "c", "--json"]
+    code, out, err = run(name, s3_store, *options, *given)
     assert (code, out) == (2, "")
     assert "only a local directory can be written" in err
-    assert f"`rmqindex {name} {s3_store} --out DIR`; then copy what is in DIR to " in err
+    assert "`; then copy what is in DIR to " in err
     _, *command = shlex.split(err.split("`")[1])
+    assert command[:4] == [name, s3_store, "--out", "DIR"]
+    assert sorted(command[4:]) == sorted(given)
     where = str(tmp_path / "made")
-    geometry = LAYOUT if name == "rebuild" else ()
-    assert run(*(where if each == "DIR" else each for each in command), *geometry)[0] == 0
+    assert run(*(where if each == "DIR" else each for each in command))[0] == 0
 
 
 def test_a_rebuild_takes_what_the_index_there_shows(run, s3_store, tmp_path):

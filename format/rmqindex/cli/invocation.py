@@ -10,9 +10,10 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import click
+from click.core import ParameterSource
 
 from rmqindex.answers.text import complain, in_flags
-from rmqindex.errors import RmqIndexError
+from rmqindex.errors import RmqIndexError, options_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -207,6 +208,21 @@ def several_named() -> dict[str, str]:
     """Return the current store of several, by what they are; nothing for a single store."""
     named: dict[str, str] = click.get_current_context().meta[_NAMED]
     return named
+
+
+def typed_options(*left_out: str) -> list[str]:
+    """Return the options that were typed, for a line to type instead, but for some of them."""
+    context = click.get_current_context()
+    given: dict[str, Any] = {}
+    for param in context.command.params:
+        typed = context.get_parameter_source(param.name or "") is ParameterSource.COMMANDLINE
+        if typed and isinstance(param, click.Option) and param.opts[0] not in left_out:
+            value = context.params[param.name or ""]
+            if value is False:
+                given[param.secondary_opts[0]] = True
+            else:
+                given[param.opts[0]] = value if isinstance(value, bool | tuple) else str(value)
+    return options_of(given)
 
 
 def _stores_of(paths: Sequence[str]) -> list[str]:

@@ -186,9 +186,9 @@ class Relayout:
             layout = Layout(self.slots, self.entries)
         except ValueError as error:
             raise click.BadParameter(str(error), param_hint="--slots, --entries") from error
-        interrupt = explain_interrupt(
-            [_index_of(Path(store))], f"`{command_line('recover', store)}` undoes what was begun"
-        )
+        given = options_of({"--allow-live-store": self.allow_live_store})
+        line = command_line("recover", store, options=given)
+        interrupt = explain_interrupt([_index_of(Path(store))], f"`{line}` undoes what was begun")
         with interrupt, progress_bar("relayout") as report:
             result = relayout_index(
                 store,

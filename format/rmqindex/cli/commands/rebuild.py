@@ -13,7 +13,7 @@ from rmqindex.answers.terminal import explain_interrupt, progress_bar
 from rmqindex.answers.text import complain, complain_of_missing
 from rmqindex.answers.writes import broker_notes, queue_rebuild_answer, rebuild_answer
 from rmqindex.bulk.rebuild import rebuild_index
-from rmqindex.cli.invocation import command
+from rmqindex.cli.invocation import command, typed_options
 from rmqindex.cli.options import (
     PATH,
     SIZE,
@@ -31,7 +31,7 @@ from rmqindex.cli.options import (
 )
 from rmqindex.commitlog import CommitLog, missing_parts
 from rmqindex.consumequeue.rebuild import rebuild_consume_queues
-from rmqindex.errors import command_line
+from rmqindex.errors import command_line, options_of
 from rmqindex.layout.queue import DEFAULT_BATCH_FILE_SIZE, DEFAULT_DELAY_LEVELS, DEFAULT_FILE_SIZE
 from rmqindex.layout.store import BATCH_FOLDER, COMMITLOG_FOLDER, INDEX_FOLDER, QUEUE_FOLDER
 from rmqindex.storage.location import Location
@@ -218,9 +218,9 @@ class RebuildQueues:
         root = Path(store) if self.out is None else self.out
         _require_out("rebuild-queues", store, self.out)
         queues = [root / name for name in (QUEUE_FOLDER, BATCH_FOLDER)]
-        interrupt = explain_interrupt(
-            queues, f"`{command_line('recover', root)}` undoes what was begun"
-        )
+        given = options_of({"--allow-live-store": self.allow_live_store})
+        recover = command_line("recover", root, options=given)
+        interrupt = explain_interrupt(queues, f"`{recover}` undoes what was begun")
         with interrupt, CommitLog(store) as log, progress_bar("rebuild") as report:
             complain_of_missing(missing_parts(log, store, start=start, stop=stop), "the new queues")
             begin = log.min_offset if start is None else start
@@ -270,7 +270,9 @@ def _require_out(name: str, store: str, out: Path | None) -> None:
         return
     CommitLog(store).close()  # it refuses what is no log either
     if Location.of(store).local is None:
-        again = command_line(name, store, options=["--out", "DIR"])
+        # There is nothing in it to replace, or to continue.
+        given = typed_options("--replace", "--resume", "--dry-run", "--allow-loss")
+        again = command_line(name, store, options=["--out", "DIR", *given])
         where = f"{INDEX_FOLDER}/ of the store" if name == "rebuild" else "the store"
         raise click.BadParameter(
             f"needed, since only a local directory can be written: `{again}`; then copy what is in "
