@@ -306,11 +306,12 @@ def _lost_entries(
     if argv[0] == "expire" and "--before" in argv:
         least = int(argv[argv.index("--before") + 1])
     lost = set(before.entries) - set(after.entries)
+    emptied = {damage.file for damage in world.damages if damage.kind in _WITHOUT_ENTRIES}
     lost |= {
         (entry.key_hash, entry.offset)
         for damage in world.damages
         if damage.file.startswith("index/") and damage.stop <= _HEADER
-        if damage.kind not in _WITHOUT_ENTRIES
+        if damage.file not in emptied
         if not _is_as_killed(world, damage, before)
         for entry in damage.entries
         if (entry.key_hash, entry.offset) not in after.entries
