@@ -595,6 +595,19 @@ def test_a_dry_run_of_a_relayout_shows_both_states(run, store):
     assert content(store) == before
 
 
+def test_expire_refuses_a_file_without_a_header(run, store, files):
+    """A broker deletes it; what it had, nobody knows."""
+    files[0].write_bytes(bytes(10))
+    for options in (("--before", 1), ("--before", 1, "--dry-run")):
+        code, out, err = run("expire", store, *options)
+        assert (code, out) == (2, "")
+        assert f"`rmqindex verify {store}` says how to write the index anew" in err
+        assert "--allow-loss deletes the file as the broker would" in err
+    code, _, err = run("expire", store, "--before", 1, "--allow-loss")
+    assert (code, "got a file of 10 bytes" in err) == (0, True)
+    assert sorted((store / "index").iterdir()) == files[1:]
+
+
 def test_expire_refuses_a_file_whose_end_is_damaged(run, store, files):
     """Its entries are of messages that the log has."""
     with files[0].open("r+b") as file:

@@ -21,7 +21,6 @@ from rmqindex.bulk.resume import make_exact
 from rmqindex.bulk.roller import FileRoller, replace_files
 from rmqindex.commitlog.snapshot import commit_log_of
 from rmqindex.errors import CorruptIndexError, RmqIndexError, command_line
-from rmqindex.indexfile.committed import header_of
 from rmqindex.indexfile.geometry import AmbiguousLayoutError, UnknownLayoutError
 from rmqindex.indexfile.reader import IndexFile
 from rmqindex.layout.index_file import BEGIN_TIMESTAMP_OFFSET, FIRST_POSITION
@@ -31,7 +30,7 @@ from rmqindex.query.verification import Verifier
 from rmqindex.store.contents import hold_writable
 from rmqindex.store.names import latest_name
 from rmqindex.store.snapshot import IndexSnapshot, layout_beside, open_in_store
-from rmqindex.store.store import Store, list_index_files
+from rmqindex.store.store import Store
 from rmqindex.times import zone_of
 from rmqindex.transaction.jobs import recover
 from rmqindex.transaction.local_staging import LocalStaging
@@ -255,10 +254,10 @@ def expired_files(
     """
     index = Store.open(path).directory()
     expired = []
-    for entry in list_index_files(index)[:-1]:
-        if header_of(entry.path).end_phy_offset >= offset:
+    for file in IndexSnapshot.of_headers(index)[:-1]:
+        if file.header.end_phy_offset >= offset:  # of one without a header 0, as in the broker
             break
-        expired.append(entry)
+        expired.append(file.entry)
     if expired and (not allow_loss or on_loss is not None):
         for error in _losses(expired, offset, path, commit_log):
             if not allow_loss:
