@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from rmqindex.commitlog.log import MATCH_STATES
 from rmqindex.consumequeue.places import LostUnits
-from rmqindex.consumequeue.reader import ConsumeQueue, torn_units, units_before
+from rmqindex.consumequeue.reader import ConsumeQueue, in_kind, torn_units, units_before
 from rmqindex.errors import RmqIndexError
 from rmqindex.layout.queue import (
     BLANK_SIZE,
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rmqindex.commitlog.log import CommitLog
+    from rmqindex.consumequeue.dispatch import TopicKinds
     from rmqindex.consumequeue.paths import QueueFile
     from rmqindex.consumequeue.places import Key
 
@@ -141,10 +142,14 @@ class Predecessors:
     def units_before(
         self, key: Key, queue_offset: int, phy_offset: int
     ) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
-        """Yield units of a queue as :func:`rmqindex.consumequeue.reader.units_before` does."""
-        for queue in self.queues:
-            if (queue.topic, queue.queue_id, queue.is_batch) == key:
-                yield from units_before(queue, queue_offset, phy_offset)
+        """Yield units of a queue as :func:`rmqindex.consumequeue.reader.units_before` does.
+
+        Where there is none of its kind, those of the other kind are made units of its own.
+        """
+        same = [queue for queue in self.queues if (queue.topic, queue.queue_id) == key[:2]]
+        for queue in [queue for queue in same if queue.is_batch == key[2]] or same:
+            older = units_before(queue, queue_offset, phy_offset)
+            yield from in_kind(older, is_batch=key[2], stop=queue_offset)
 
     def lacking(
         self,
@@ -181,16 +186,21 @@ class Predecessors:
         self,
         rebuilt: Container[tuple[str, int, bool]],
         log: CommitLog,
+        kinds: TopicKinds,
         leave_out: Container[str] = (),
-    ) -> list[ConsumeQueue]:
-        """Return queues all of whose messages have expired; they hold the next queue offset."""
-        return [
-            queue
-            for queue in self.queues
-            if (queue.topic, queue.queue_id, queue.is_batch) not in rebuilt
-            and queue.topic not in leave_out
-            and _has_expired(queue, log)
-        ]
+    ) -> dict[Key, ConsumeQueue]:
+        """Return queues all of whose messages have expired; they hold the next queue offset.
+
+        Each is named by the kind that its topic's queues must have, of which it may not be.
+        """
+        found: dict[Key, ConsumeQueue] = {}
+        for queue in sorted(
+            self.queues, key=lambda each: each.is_batch == kinds.is_batch(each.topic)
+        ):
+            key = (queue.topic, queue.queue_id, kinds.is_batch(queue.topic))
+            if key not in rebuilt and queue.topic not in leave_out and _has_expired(queue, log):
+                found[key] = queue
+        return found
 
 
 def _has_expired(queue: ConsumeQueue, log: CommitLog) -> bool:

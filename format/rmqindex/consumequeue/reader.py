@@ -32,7 +32,7 @@ from rmqindex.storage.location import path_text
 from rmqindex.storage.opening import FileMark, ensure_same, open_found
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -208,6 +208,45 @@ def expired_units(
     unit["phy_offset"], unit["size"] = 0, 1
     if not is_sound.all() and _is_written(unit, is_batch=queue.is_batch).all():
         yield place, unit
+
+
+def in_kind(
+    older: Iterable[tuple[NDArray[np.int64], NDArray[Any]]],
+    *,
+    is_batch: bool,
+    stop: int | None = None,
+) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
+    """Yield units of expired messages as those of a queue of one kind, with their queue offsets.
+
+    Those of the other kind are made such units as far as they follow one another, up to ``stop``
+    if it is given; else their end stays, which is the next queue offset.
+    """
+    dtype = unit_dtype(is_batch=is_batch)
+    others = []
+    for places, units in older:
+        if units.dtype == dtype:
+            yield places, units
+        else:
+            others.append((places, units))
+    if not others:
+        return
+    places, units = (np.concatenate(each) for each in zip(*others, strict=True))
+    stops = places + (1 if is_batch else units["batch_size"].astype(np.int64))
+    if stops[-1] != (stop or stops[-1]) or not 0 < stops[-1] <= INT64_MAX // UNIT_DTYPE.itemsize:
+        return
+    apart = np.flatnonzero(places[1:] != stops[:-1]) + 1
+    following = slice(apart[-1] if len(apart) else 0, None)
+    places, units = places[following], units[following]
+    made = np.zeros(len(units), dtype)
+    for name in UNIT_DTYPE.names or ():
+        made[name] = units[name]
+    if is_batch:
+        made["msg_base_offset"], made["batch_size"] = places, 1
+        made["compacted_offset"] = NO_COMPACTED_OFFSET
+    yield places, made
+    if stop is None and stops[-1] > places[-1] + 1:
+        made[-1:]["phy_offset"], made[-1:]["size"] = 0, 1
+        yield stops[-1:] - 1, made[-1:]
 
 
 def torn_units(queue: ConsumeQueue) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:

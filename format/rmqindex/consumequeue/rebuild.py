@@ -282,7 +282,8 @@ def rebuild_consume_queues(
             fill()
         left_out, doubtful = _leave_out_deleted(writers, old)
         kept = writers.keep(
-            old.expired(writers.places.queues, log, omitted) if there else [], log.min_offset
+            old.expired(writers.places.queues, log, kinds, omitted) if there else {},
+            log.min_offset,
         )
         result = _result(writers, sizes)
         result = replace_fields(

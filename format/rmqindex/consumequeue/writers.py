@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rmqindex.consumequeue.places import Places
-from rmqindex.consumequeue.reader import expired_units
+from rmqindex.consumequeue.reader import expired_units, in_kind
 from rmqindex.layout.queue import (
     BLANK_SIZE,
     NO_COMPACTED_OFFSET,
@@ -23,7 +23,7 @@ from rmqindex.layout.store import BATCH_FOLDER, QUEUE_FOLDER
 from rmqindex.storage.writable import WritableFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -80,14 +80,11 @@ class QueueWriters:
         for run in queue.take(units):
             writer.write(run, int(units.queue_offset[run.first]), data[run.first : run.last])
 
-    def keep(self, queues: Iterable[ConsumeQueue], min_offset: int) -> list[tuple[str, int]]:
+    def keep(self, queues: Mapping[Key, ConsumeQueue], min_offset: int) -> list[tuple[str, int]]:
         """Keep queues of messages before the log alone, in files of the size of the others."""
-        kept = []
-        for queue in queues:
-            key = (queue.topic, queue.queue_id, queue.is_batch)
-            self._begun(key).keep(expired_units(queue, min_offset))
-            kept.append(key[:2])
-        return kept
+        for key, queue in queues.items():
+            self._begun(key).keep(in_kind(expired_units(queue, min_offset), is_batch=key[2]))
+        return [key[:2] for key in queues]
 
     def _begun(self, key: Key) -> QueueWriter:
         topic, queue_id, is_batch = key

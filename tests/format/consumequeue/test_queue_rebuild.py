@@ -679,6 +679,34 @@ class TestKinds:
         rebuild_consume_queues(tmp_path, tmp_path)
         assert kinds_of(tmp_path) == {("TopicTest", 0): True}
 
+    @pytest.mark.parametrize("live", [0, 8])
+    def test_a_queue_of_the_other_kind_keeps_its_next_queue_offset(self, tmp_path, run, live):
+        """What verify prints mends it, also where all its messages have expired."""
+        old = [batch_of("3", str(3 * place), topic="Old") for place in range(4)]
+        old += [Message(topic="Old", queue_offset=place) for place in range(12, 12 + live)]
+        plain = [Message(topic="Plain", queue_offset=place) for place in range(5)]
+        offsets = store_of(tmp_path, [*old[:4], *plain, *numbered(20), *old[4:]], 1024)
+        rebuild_consume_queues(tmp_path, tmp_path, file_size=2000, batch_file_size=92)
+        for path in sorted((tmp_path / "commitlog").iterdir())[:-1]:
+            path.unlink()
+        write_topics(tmp_path, {"Old": False, "Plain": True, "TopicTest": False})
+        code, out, _ = run("verify", tmp_path)
+        assert code == 1
+        (command,) = set(re.findall("`rmqindex ([^`]*--replace[^`]*)`", out.splitlines()[-1]))
+        assert run(*shlex.split(command))[0] == 0
+        assert run("verify", tmp_path)[0] == 0
+        assert kinds_of(tmp_path) == {
+            ("Old", 0): False,
+            ("Plain", 0): True,
+            ("TopicTest", 0): False,
+        }
+        last = [(11, 0)] * (not live)
+        kept = [(3 * place, offsets[place]) for place in range(4)] + last
+        assert places(tmp_path, "Old")[: len(kept)] == kept
+        assert places(tmp_path, "Plain") == list(enumerate(offsets[4:9]))
+        ends = {queue.topic: queue.max_offset for queue in ConsumeQueue.find(tmp_path)}
+        assert ends == {"Old": 12 + live, "Plain": 5, "TopicTest": 20}
+
     @pytest.mark.parametrize("topics", [{"TopicTest": False}, {"Other": False}])
     def test_batches_of_a_topic_that_the_broker_does_not_know_as_such_are_refused(
         self, tmp_path, topics
