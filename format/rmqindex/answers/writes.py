@@ -162,7 +162,10 @@ def _loss_notes(result: RebuildResult) -> Iterator[str]:
     """Yield a line for each loss, of a dry run and of the run that it stands for alike."""
     if result.damaged_count:
         damaged = counted(result.damaged_count, "damaged entry", "damaged entries")
-        yield f"Left out {damaged} of messages before {result.start}, where the log begins"
+        yield (
+            f"Left out {damaged} that may be of messages before {result.start}, where the log "
+            "begins"
+        )
     compared = result.replacement
     for path in result.unreadable:
         if compared is None or path.name not in compared.unreadable:
