@@ -23,7 +23,13 @@ from rmqindex.consumequeue.predecessors import (
     lacking_units,
     strays,
 )
-from rmqindex.consumequeue.reader import ConsumeQueue, UnitFiles, all_batches, last_offset
+from rmqindex.consumequeue.reader import (
+    ConsumeQueue,
+    UnitFiles,
+    all_batches,
+    last_offset,
+    torn_units,
+)
 from rmqindex.consumequeue.staging import is_unfinished, queue_folders
 from rmqindex.errors import RmqIndexError
 from rmqindex.layout.index_file import INT64_MAX
@@ -53,6 +59,7 @@ if TYPE_CHECKING:
 _LOOKED_FOR = 1000
 # The last unit's place is still a 64-bit number.
 _MOST_UNITS = INT64_MAX // UNIT_DTYPE.itemsize
+_MAY_WRITE = {BrokerState.RUNNING, BrokerState.CRASHED}
 # With enableConsumeQueueExt, smaller codes are addresses in other files.
 _LEAST_TAGS_CODE = -(2**31)
 
@@ -419,6 +426,18 @@ class _Audit:
                 f"units of messages before {self._log.max_offset}, the end of the CommitLog",
                 f"{behind} behind it, up to {newest}",
             )
+        key = (queue.topic, queue.queue_id, queue.is_batch)
+        # A broker that runs or was killed may have begun to write a unit behind the last one.
+        is_ended = key not in self._states and self._broker not in _MAY_WRITE
+        hole = _first_hole(queue, self._log.min_offset, is_ended=is_ended)
+        if hole is not None:
+            self._findings.add(
+                self._name(key),
+                "queue_unit_missing",
+                None,
+                f"the unit of an expired message, queue offset {hole}",
+                "none that a broker takes for one, so that the queue may end there when it starts",
+            )
         return units
 
     def _audit_unmatched(self, queues: list[ConsumeQueue], start: int, end: int) -> None:
@@ -454,6 +473,23 @@ class _Audit:
     def _name(self, key: tuple[str, int, bool]) -> str:
         topic, queue_id, is_batch = key
         return str(_folder(self._root, is_batch=is_batch) / topic / str(queue_id))
+
+
+def _first_hole(queue: ConsumeQueue, min_offset: int, *, is_ended: bool) -> int | None:
+    """Return the first place without a unit among those of expired messages of a plain queue."""
+    last = None
+    for batch in () if queue.is_batch else queue.scan(blanks=True, holes=True):
+        places, offsets = (batch[name].to_numpy() for name in ("queue_offset", "phy_offset"))
+        before = np.append(places[0] - 1 if last is None else last, places[:-1])
+        (holes,) = np.nonzero((places != before + 1) & (offsets < min_offset))
+        newer = int(np.argmax(offsets >= min_offset)) if offsets.max() >= min_offset else None
+        if len(holes) and (newer is None or holes[0] < newer):
+            return int(before[holes[0]]) + 1
+        if newer is not None:
+            return None
+        last = places[-1]
+    torn = torn_units(queue) if is_ended and not queue.is_batch else iter(())
+    return next((int(places[0]) for places, _ in torn), None)
 
 
 def _folder(root: Path, *, is_batch: bool) -> Path:

@@ -9,6 +9,7 @@ import shlex
 import shutil
 import struct
 
+import pyarrow.compute as pc
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -473,7 +474,12 @@ class TestLosses:
         at = place % 5 * 20 + damage[0]
         content[at : at + len(damage[1])] = damage[1]
         path.write_bytes(content)
+        folder = str(path.parent)
+        rows = rmqindex.verify(tmp_path, "auto").filter(pc.field("file") == folder).to_pylist()
+        assert [row["rule"] for row in rows] == ["queue_unit_missing"]
+        assert rows[0]["remedy"].endswith("Run `rmqindex rebuild-queues STORE --replace`.")
         done = rebuild_consume_queues(tmp_path, tmp_path, replace=True)
+        assert folder not in rmqindex.verify(tmp_path, "auto")["file"].to_pylist()
         assert [each[:4] for each in done.stray] == [(topic, 0, 1, place)]
         assert done.replaced_count == 29
         after = all_units(tmp_path)
