@@ -25,8 +25,7 @@ from rmqindex.bulk.resume import (
     present_files,
     resume_at,
 )
-from rmqindex.bulk.roller import FileRoller, replace_files
-from rmqindex.bulk.salvaging import Leftover, keep_expired
+from rmqindex.bulk.roller import FileRoller, Leftover, keep_expired, replace_files
 from rmqindex.bulk.tags import choose_tags
 from rmqindex.commitlog.files import rebuild_line
 from rmqindex.commitlog.log import CommitLog
