@@ -191,8 +191,10 @@ def _audit_lock(directory: str, findings: Findings) -> bool:
         who = f"process {broker}" if broker else "a process of another machine"
     elif writer is not None:
         who = f"process {writer}, by which rmqindex is writing"
+    elif lock.state is BrokerState.CRASHED:
+        who = "a broker that was killed since the audit began"
     else:
-        who = "a process that has ended since the audit began"
+        return False
     path = Path(directory).parent / LOCK_NAME
     findings.add(str(path), "lock_held", None, "no lock", who)
     return broker is not None or writer is not None
