@@ -199,7 +199,8 @@ def _agreed(disk: Disk) -> int | None:
         data, at = disk.read(f"{LOG_FOLDERS[1]}/{name}"), 0
         while at + 48 <= len(data):
             magic, size, number, _, place = struct.unpack_from(">iiqqq", data, at)
-            if magic not in {1, 2} or place != int(name) + at or number > int(found[1]):
+            is_sound = magic in {1, 2} and size >= 48 and place == int(name) + at
+            if not is_sound or number > int(found[1]):
                 break
             at += size
             end = place + size
