@@ -217,9 +217,10 @@ class Session:
                 self._add(self.judge().judge(outcome))
 
     def _passing(self, step: Step, passing: set[Message | Entry | Unit]) -> Iterator[None]:
-        """Take a step of the world, and note what is uncertain between its writes."""
+        """Take a step of the world, and note what is uncertain or comes and goes in between."""
+        was = self.world.truth.present()
         for _ in self.world.step(step):
-            passing |= self.world.truth.maybe
+            passing |= self.world.truth.maybe | (self.world.truth.present() - was)
             yield
 
     def _meanwhile(self, step: Step) -> None:

@@ -686,7 +686,7 @@ class ModelBroker:
         if self._written in halves:
             self._learn_torn(self._written)
         self.refresh()
-        there = {*self.truth.messages, *self.truth.entries, *self.truth.units}
+        there = self.truth.present()
         self.truth.maybe |= halves & there
 
     def cut_power(self, seed: str, page: int, loss: float) -> None:

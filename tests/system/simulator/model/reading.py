@@ -224,8 +224,8 @@ def _is_of(unit: Unit, message: Message) -> bool:
 
 def assign(truth: Truth, other: Truth) -> None:
     """Give a truth what another has; what it had and is gone was there once."""
-    before = {*truth.messages, *truth.entries, *truth.units, *truth.once}
+    before = truth.present() | truth.once
     for field in dataclasses.fields(other):
         if field.name not in {"once", "running", "waiting", "log_end", "has_remains"}:
             setattr(truth, field.name, getattr(other, field.name))
-    truth.once |= before - {*other.messages, *other.entries, *other.units}
+    truth.once |= before - other.present()

@@ -280,6 +280,10 @@ class Truth:
                 found[one.offset] = names
         return found
 
+    def present(self) -> set[Message | Entry | Unit]:
+        """Return all that stands in the files."""
+        return {*self.messages, *self.entries, *self.units}
+
     def surely(self, kind: str) -> list[Message] | list[Entry] | list[Unit]:
         """Return what readers of ``messages``, ``entries`` or ``units`` must answer."""
         sure = [one for one in getattr(self, kind) if one not in self.maybe]
