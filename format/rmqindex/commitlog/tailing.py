@@ -215,7 +215,7 @@ class _Following:
         error = self._log.end_error(self.at, queues=False) if self._is_at_end else None
         if error is not None:
             self._report(error)
-        if unread is None or (self.last is not None and self.last.phy_offset >= unread.start):
+        if unread is None or (self.last is not None and self.last.phy_offset >= unread.stop):
             return
         self.last = _last_mark(self._log, unread) or self.last
 

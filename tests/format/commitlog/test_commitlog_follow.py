@@ -258,6 +258,8 @@ def test_files_that_are_passed_over_unread_are_known_again(log, tmp_path):
     progress = follow(opened, 0)
     assert (progress.end, progress.last.phy_offset) == (newest, log.offsets[place - 1])
     assert progress.last.is_of(opened, progress.end)
+    before, start = log.offsets[place - 3 : place - 1]  # of the same file
+    assert follow(opened, start, last=LogMark.at(opened, before)) == progress
     cut = Log(FILE_SIZE)
     for number in range(40):
         cut.append(message(number, queue_id=int(number == place - 1)))
