@@ -903,6 +903,9 @@ class Judge:
         got = {(row[0], row[1], row[3]) for row in outcome.rows}
         sure = {(one.offset, one.topic, one.size) for one in self.truth.surely("messages")}
         lost = sorted(sure - got)
+        if self.is_copy:  # one that begins before the log's first files have come starts behind
+            start = min(got, default=(self.truth.log_end,))[0]
+            lost = [one for one in lost if one[0] >= start]
         # Who resumes behind remains has what was there before, and learns that they are none once
         # the last one that was read is overwritten.
         remains = {
