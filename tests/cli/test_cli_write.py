@@ -206,6 +206,7 @@ class TestRebuildQueues:
             "TopicTest/0/00000000000000000000.bak": b"precious",
             "TopicTest/0/old/00000000000000000000": b"x",
             "TopicTest/set aside/1/00000000000000000020": b"y",
+            "TopicTest/00/00000000000000000020": bytes(100),  # a broker opens 0 for it
         }
         for name, content in kept.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)

@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 _EXPECTED = f"a store with a folder {QUEUE_FOLDER}, that folder, or one below"
 _FILE_NAME = re.compile(rf"[0-9]{{{FILE_NAME_DIGITS}}}")
-_QUEUE_ID = re.compile(r"[0-9]{1,10}")
+_QUEUE_ID = re.compile(r"0|[1-9][0-9]{0,9}")
 # How much alike two topics are of which one may be meant for the other, of 1.
 _LIKENESS = 0.8
 
@@ -243,7 +243,11 @@ def _still_there(folder: FileEntry) -> list[FileEntry]:
 
 
 def is_queue_id(name: str) -> bool:
-    """Return whether a folder's name is an int, by the broker's ``Integer.parseInt``."""
+    """Return whether a folder's name is a queue's number.
+
+    A broker opens folders by the number that ``Integer.parseInt`` reads: it never looks into
+    ``00``.
+    """
     return _QUEUE_ID.fullmatch(name) is not None and int(name) <= INT32_MAX
 
 
