@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import shutil
 import sys
 
@@ -97,6 +98,18 @@ class TestVerify:
         last = run("verify", store)[1].splitlines()[-1]
         assert last.endswith(f" Then `rmqindex verify {store}` tells what is left.")
         assert re.match(r"\d+ errors\. To do: ", last)
+
+    def test_the_audit_that_tells_what_is_left_is_asked_as_this_one(self, run, store, tmp_path):
+        """Of a log that lies elsewhere, it has to be named again."""
+        log = shutil.move(store / "commitlog", tmp_path / "log")
+        break_a_slot(store)
+        shutil.rmtree(store / "consumequeue" / "TopicTest" / "1")
+        last = run("verify", store, "--commit-log", log)[1].splitlines()[-1]
+        first, again = re.findall("`rmqindex ([^`]*)`", last)
+        assert again == f"verify {store} --commit-log {log}"
+        assert run(*shlex.split(first))[0] == 0
+        code, out, _ = run(*shlex.split(again))
+        assert (code, "queue_missing" in out) == (1, True)
 
     def test_what_does_not_fail_has_nothing_to_do(self, run, store):
         """A warning has, where the audit is told to fail on it."""

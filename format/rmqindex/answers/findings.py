@@ -13,7 +13,7 @@ from rmqindex.answers.text import visible, wrapped
 from rmqindex.audit.findings import CUT
 from rmqindex.audit.remedies import FINDING_SCHEMA, SEVERITIES
 from rmqindex.audit.rules import AUDIT_RULES
-from rmqindex.errors import command_line, counted
+from rmqindex.errors import counted
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -40,13 +40,15 @@ def findings_answer(
     zone: Zone,
     failing: Collection[str],
     index_files: Collection[str],
+    again: str,
 ) -> Answer:
     """Return the findings of an audit, of what was stored since some epoch milliseconds.
 
-    Those of a severity in ``failing`` make it fail; it ends with the one thing to do against them.
+    Those of a severity in ``failing`` make it fail; it ends with the one thing to do against them,
+    and the line ``again`` that tells what is left then.
     """
     failed = [finding for finding in findings if finding["severity"] in failing]
-    to_do = _to_do(path, failed, index_files)
+    to_do = _to_do(failed, index_files, again)
     counts = Counter(finding["severity"] for finding in findings)
     summary = ", ".join(counted(counts[severity], noun) for severity, noun in _NOUNS.items())
     if since is not None:
@@ -69,7 +71,7 @@ def findings_answer(
     )
 
 
-def _to_do(path: str, failed: Sequence[Row], index_files: Collection[str]) -> str | None:
+def _to_do(failed: Sequence[Row], index_files: Collection[str], again: str) -> str | None:
     """Say how much is damaged, and the first thing to do; None if nothing failed."""
     if not failed:
         return None
@@ -85,7 +87,7 @@ def _to_do(path: str, failed: Sequence[Row], index_files: Collection[str]) -> st
     alike = [each for each in remedies if command and _first_command(each) == command]
     text = f"{subject}. To do: {min(alike, key=len, default=remedies[0])}"
     if len(alike or remedies[:1]) < len(remedies):
-        text += f" Then `{command_line('verify', path)}` tells what is left."
+        text += f" Then `{again}` tells what is left."
     return text
 
 

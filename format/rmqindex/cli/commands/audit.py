@@ -15,7 +15,7 @@ from rmqindex.answers.text import complain_of_lacking
 from rmqindex.answers.writes import written_answer
 from rmqindex.audit.plan import whole_audit
 from rmqindex.audit.remedies import SEVERITIES, typed_findings
-from rmqindex.cli.invocation import command
+from rmqindex.cli.invocation import command, typed_options
 from rmqindex.cli.options import (
     COUNT,
     PATH,
@@ -30,7 +30,7 @@ from rmqindex.cli.options import (
     zone_option,
 )
 from rmqindex.commitlog.snapshot import commit_log_of
-from rmqindex.errors import RmqIndexError, counted
+from rmqindex.errors import RmqIndexError, command_line, counted
 from rmqindex.explanation.commands import Commands
 from rmqindex.store.snapshot import IndexSnapshot
 from rmqindex.store.store import Store, index_entries
@@ -117,6 +117,7 @@ class Verify:
             zone=self.zone,
             failing=failing,
             index_files=_index_files(commands),
+            again=command_line("verify", self.path, options=typed_options("--json", "--csv")),
         )
 
 
