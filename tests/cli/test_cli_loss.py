@@ -11,7 +11,7 @@ import struct
 import pytest
 
 from commitlog_encoder import Log, Message, properties_text
-from rmqindex import IndexFileWriter, Layout
+from rmqindex import IndexFileWriter, Layout, StoreCheckpoint
 from trees import files_of
 
 # Of the sample store, where a header is not to tell.
@@ -580,6 +580,20 @@ def test_files_of_two_geometries_beside_a_damaged_one_are_rebuilt(run, store, fi
     (line,) = set(re.findall("`rmqindex (re[^`]*)`", out))
     assert line == f"rebuild {store} --replace --max-hash-slot-num 97 --max-index-num 200"
     assert "with the numbers of broker.conf if it has others" in " ".join(out.split())
+    assert run(*shlex.split(line))[0] == 0
+    assert run("verify", store)[0] == 0
+
+
+def test_a_longer_file_of_a_broker_that_was_killed_is_rebuilt_not_continued(run, store, files):
+    """The checkpoint alone would need a rebuild that resumes, which such a file does not allow."""
+    (store / "abort").touch()
+    StoreCheckpoint(1700022861666, 1700022861666, 1700003000000).save(store / "checkpoint")
+    files[-1].write_bytes(files[-1].read_bytes() + bytes(100))
+    code, _, err = run("rebuild", store, "--resume", *GEOMETRY)
+    assert (code, err.endswith("got 4528; --replace indexes the whole log anew\n")) == (2, True)
+    code, out, _ = run("verify", store)
+    assert (code, "restart_loses" in out) == (1, True)
+    (line,) = set(re.findall("`rmqindex (re[^`]*)`", out))
     assert run(*shlex.split(line))[0] == 0
     assert run("verify", store)[0] == 0
 

@@ -154,8 +154,9 @@ def with_agreeing_remedies(findings: pa.Table, *, has_log: bool) -> pa.Table:
     # What has to be replaced cannot be continued, and one rebuild does for all.
     replaces = any(f"{_REPLACE}{after}" in each for each in errors for after in ("`", " --max"))
     rules = {*findings["rule"].to_pylist()}
-    rebuilds = replaces and has_log
-    replaces |= SURPLUS in rules  # a file that no rebuild writes on
+    differs = GEOMETRY_DIFFERS in rules
+    rebuilds = has_log and (replaces or (differs and any(map(_CONTINUE.search, errors))))
+    replaces |= differs or SURPLUS in rules  # a file that no rebuild writes on
     is_damaged = any(each.startswith(RESTORE_LOG) for each in errors)
     is_short = ENTRIES_BEYOND_LOG in errors
     needs_log = is_damaged or is_short or "log_damaged" in rules

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -12,7 +13,7 @@ import numpy as np
 
 from rmqindex.audit.audited import elapsed_seconds
 from rmqindex.commitlog.log import MATCH_STATES, CommitLog
-from rmqindex.errors import RmqIndexError
+from rmqindex.errors import CorruptIndexError, RmqIndexError
 from rmqindex.indexfile.reader import IndexFile
 from rmqindex.keys.messages import HASH_BITS, KEY_COLUMNS, expand_messages
 from rmqindex.layout.index_file import FIRST_POSITION, HEADER_SIZE, IndexHeader
@@ -20,7 +21,7 @@ from rmqindex.query.message_keys import keys_at
 from rmqindex.store.snapshot import IndexSnapshot, open_in_store
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -217,11 +218,20 @@ def _run(file: IndexFile, *, forward: bool) -> tuple[int, int]:
     return offset, count
 
 
-def _opened(entry: FileEntry, layout: Layout) -> IndexFile:
+@contextmanager
+def _opened(entry: FileEntry, layout: Layout) -> Iterator[IndexFile]:
+    """Open a file behind which a rebuild is to go on; what is damaged in it can be made anew."""
+    size, expected = entry.size, f"{layout.file_size} bytes"
+    if size != layout.file_size:
+        raise CorruptIndexError(entry.path, "file_size", size, expected, size, _HOW)
     try:
-        return IndexFile(entry.path, layout)
-    except RmqIndexError as error:
-        raise RmqIndexError(f"{error}; {_HOW}") from error
+        with IndexFile(entry.path, layout) as file:
+            yield file
+    except CorruptIndexError as error:
+        hint = "; ".join(filter(None, (error.hint, _HOW)))
+        raise CorruptIndexError(
+            error.path, error.field, error.byte, error.expected, error.got, hint
+        ) from error
 
 
 def _ensure_covered(
