@@ -40,11 +40,12 @@ from rmqindex.layout.queue import (
     SCHEDULE_TOPIC,
     UNIT_DTYPE,
 )
-from rmqindex.layout.store import BATCH_FOLDER, INDEX_FOLDER, QUEUE_FOLDER
+from rmqindex.layout.store import BATCH_FOLDER, EXTENSION_FOLDER, INDEX_FOLDER, QUEUE_FOLDER
 from rmqindex.storage.location import Location
 from rmqindex.store.config import TopicTable
 from rmqindex.store.contents import refuse_rocksdb_queues
 from rmqindex.transaction.broker_lock import BrokerLock, BrokerState
+from rmqindex.transaction.directories import exists
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -60,7 +61,7 @@ _LOOKED_FOR = 1000
 # The last unit's place is still a 64-bit number.
 _MOST_UNITS = INT64_MAX // UNIT_DTYPE.itemsize
 _MAY_WRITE = {BrokerState.RUNNING, BrokerState.CRASHED}
-# With enableConsumeQueueExt, smaller codes are addresses in other files.
+# With enableConsumeQueueExt, smaller codes are addresses in the queue's files in another folder.
 _LEAST_TAGS_CODE = -(2**31)
 
 
@@ -322,7 +323,10 @@ class _Audit:
         found = there & (data["phy_offset"] == units.phy_offset)
         codes = data["tags_code"]
         same = found & (data["size"] == units.size)
-        fits = (codes == units.tags_code) | (codes < _LEAST_TAGS_CODE)
+        fits = codes == units.tags_code
+        extension = self._root / EXTENSION_FOLDER / queue.topic / str(queue.queue_id)
+        if not fits.all() and exists(extension):
+            fits |= codes < _LEAST_TAGS_CODE
         if queue.topic == SCHEDULE_TOPIC:  # the delays are the broker's own configuration
             fits |= codes >= units.store_timestamp
         same &= fits

@@ -8,6 +8,9 @@ INDEX_FOLDER = "index"
 #: (RocketMQ: ``getStorePathConsumeQueue``, ``getStorePathBatchConsumeQueue``).
 QUEUE_FOLDER = "consumequeue"
 BATCH_FOLDER = "batchconsumequeue"
+#: Where ``enableConsumeQueueExt`` puts what filters of consumers need, of each queue
+#: (RocketMQ: ``getStorePathConsumeQueueExt``).
+EXTENSION_FOLDER = "consumequeue_ext"
 #: Where the messages are.
 COMMITLOG_FOLDER = "commitlog"
 #: Where the broker keeps the state of topics and consumers.

@@ -201,10 +201,12 @@ def test_a_unit_that_deviates_from_its_message_is_an_error(store, change):
 
 
 def test_the_address_of_an_extension_is_no_tags_code(store):
-    """With enableConsumeQueueExt."""
+    """With enableConsumeQueueExt, which makes a folder for it."""
     path = queue_file(store)
     offset, size, _ = unit_at(path, 2)
     write_unit(path, 2, struct.pack(">qiq", offset, size, -(2**40)))
+    assert found(store) == {("queue_unit", "consumequeue/TopicTest/0")}
+    (store / "consumequeue_ext" / "TopicTest" / "0").mkdir(parents=True)
     assert found(store) == set()
 
 
