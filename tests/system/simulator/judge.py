@@ -38,6 +38,8 @@ _SECOND = 1000
 _MOST_SHOWN = 6
 #: The size of an IndexFile's header, bytes.
 _HEADER = 40
+#: The least size of what a record has before its body, with the flag how that is packed, bytes.
+_BEFORE_BODY = 84
 #: How parts of a store may differ in a life without faults, so that each answer is still known.
 _USUAL = {
     "abort", "index_lags", "queues_lag", "index_expired", "queues_expired", "doubled", "waiting",
@@ -561,14 +563,16 @@ class Judge:
 
     def _is_changed(self, offset: int) -> bool:
         """Tell whether bytes of a record were changed."""
-        return any(
-            start < one.offset + one.size and offset < stop
-            for one in self.at[offset]
-            for damage in self.harm
-            if _is_log(damage.file)
-            for file in [int(damage.file.rpartition("/")[2])]
-            for start, stop in [(file + damage.start, file + damage.stop)]
-        )
+        return any(True for one in self.at[offset] for _ in self._changes_of(one))
+
+    def _changes_of(self, one: Message) -> Iterator[tuple[int, int]]:
+        """Yield from where to where bytes of a record were changed."""
+        for damage in self.harm:
+            if _is_log(damage.file):
+                at = int(damage.file.rpartition("/")[2]) - one.offset
+                start, stop = max(at + damage.start, 0), min(at + damage.stop, one.size)
+                if start < stop:
+                    yield start, stop
 
     def _corrupt(self, row: dict[str, Any], outcome: Outcome) -> list[str]:
         """Say that a body whose CRC is wrong was handed out without a word."""
@@ -577,6 +581,8 @@ class Judge:
             return []
         if row.get("state") not in (None, "record"):
             return []
+        if all(stop <= _BEFORE_BODY for _, stop in self._changes_of(one)):
+            return []  # its flags were damaged, which no CRC covers
         if any(_differences(row | {"body": one.body}, one)):
             return []  # more than its body was damaged
         return [f"corrupt: the body of {row['offset']} without a word"]
