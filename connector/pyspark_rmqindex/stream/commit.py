@@ -67,6 +67,8 @@ def commit_batch(
         if batch.number <= ledger.streams.get(batch.query, -1):
             return False
         job, state, trusted = _current(options, staging, ledger)
+        if batch.query in ledger.streams:
+            ledger.ensure_there(state, staging)
         rows = without_indexed(job, state, RunSet(staging.path, runs, order))
         if not len(rows):
             return True
@@ -149,6 +151,19 @@ class _Ledger:
                 "a ledger that is removed forgets which batches are in the index"
             )
         return cls(streams, None if tail is None else _Tail(**tail))
+
+    def ensure_there(self, state: IndexState, staging: LocalStaging) -> None:
+        """Refuse an index without the last entries that streams put into it."""
+        end = 0 if self.tail is None else self.tail.end_phy_offset
+        if state.end is None or state.end < end:
+            got = "no entries" if state.end is None else f"entries up to offset {state.end}"
+            expected = f" up to offset {end}" if self.tail is not None else ""
+            raise RmqIndexError(
+                f"{staging.directory}: expected the entries{expected} that earlier batches of this "
+                f"stream put there, got {got}: restore the index, or delete it and the stream's "
+                f"checkpoint to begin anew; without {staging.root}/ledger.json the stream goes on "
+                "behind what is lost"
+            )
 
     def after(self, batch: StreamBatch, tail: _Tail | None) -> dict[str, object]:
         """Return the record to write with a batch, as JSON values."""

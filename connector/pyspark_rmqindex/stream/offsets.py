@@ -86,6 +86,7 @@ def _from_current(
     path = f"{directory}/{offset.file}"
     if current is None:
         other = _other_finished(directory, offset, files, mark_at)
+        other = other or _all_other(directory, offset, files, rest)
         return State(rest, other) if other else _without_current(path, offset, rest)
     if not _begins_like(current, offset):
         loss = f"{_replaced(path, current, offset, mark_at)}; it is read from its first entry"
@@ -218,6 +219,28 @@ def _other_finished(
                 "checkpoint returns all"
             )
     return ""
+
+
+def _all_other(
+    directory: str, offset: StoreOffset, files: Sequence[SeenFile], rest: Sequence[Piece]
+) -> str:
+    """Return that none of several files is left, and their entries stand in others; else nothing.
+
+    A broker that starts after a crash keeps the files up to its checkpoint.
+    """
+    begun = offset.begun or ()
+    is_any_left = any(file.name in begun for file in files)
+    if len(begun) < 2 or is_any_left or not rest:
+        return ""
+    following = rest[0].file
+    if following.begin_phy_offset >= offset.phy_offset:
+        return ""
+    return (
+        f"{directory}: expected some of the {len(begun)} files that were read, got none, and "
+        f"{following.name}, which begins before the last entry that was read: the index was made "
+        "anew, as by `rmqindex relayout` or `rebuild --replace`; a stream with a new checkpoint "
+        "returns all"
+    )
 
 
 def _without_current(path: str, offset: StoreOffset, rest: list[Piece]) -> State:

@@ -228,6 +228,19 @@ def test_a_file_that_expired_before_it_was_read_is_a_loss():
     assert directory.rows(found.pieces) == [(name(2), 1, 50), (name(2), 2, 60)]
 
 
+def test_an_index_of_which_all_files_were_made_anew_is_not_returned_again():
+    """By a relayout or a rebuild: a broker that starts after a crash keeps most files."""
+    directory = Directory()
+    directory.files = {name(1): [10, 20, 30, 40], name(2): [50, 60]}
+    offset = step(directory, None)
+    directory.files = {name(3): [10, 20, 30], name(4): [40, 50, 60]}
+    assert state(directory, offset).loss == (
+        f"{DIRECTORY}: expected some of the 2 files that were read, got none, and {name(3)}, which "
+        "begins before the last entry that was read: the index was made anew, as by `rmqindex "
+        "relayout` or `rebuild --replace`; a stream with a new checkpoint returns all"
+    )
+
+
 def test_a_broker_that_indexes_anew_after_a_crash_loses_nothing():
     """It deletes its last file and begins, under a new name, with messages that it had indexed."""
     directory, offset = two_files()

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import json
 import os
+import re
 from pathlib import Path
 
 import numpy as np
@@ -243,6 +244,21 @@ class TestOnce:
             rows = range(7 * number, 7 * number + 7)
             run_batch(directory, "b", number, rows, onIndexed="skip")
         assert offsets_in(directory) == list(range(28))
+
+    @pytest.mark.parametrize("kept", [0, 1])
+    def test_an_index_that_lost_what_the_stream_put_there_is_refused(self, directory, kept):
+        """Each batch is said to be there once; without the ledger, it goes on."""
+        run_batch(directory, "a", 0, range(30))
+        for path in sorted(directory.iterdir())[kept:]:
+            path.unlink()
+        before = contents(directory)
+        with pytest.raises(RmqIndexError, match="up to offset 2900 that earlier batches") as raised:
+            run_batch(directory, "a", 1, range(30, 35))
+        assert contents(directory) == before
+        ledger = re.search("without (.*) the stream", str(raised.value))[1]
+        Path(ledger).unlink()
+        run_batch(directory, "a", 1, range(30, 35))
+        assert offsets_in(directory) == [*range(20 * kept), *range(30, 35)]
 
     @pytest.mark.parametrize("before", [18, 19])
     def test_a_last_message_that_spans_files_is_known_to_a_new_query(self, directory, before):
