@@ -6,9 +6,14 @@ dataset to apply it.
 
 from __future__ import annotations
 
+import atexit
+import math
+import threading
+import time
+import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -124,6 +129,71 @@ def _places(file: QueueFile, queue: ConsumeQueue) -> Range:
     return Range(first, first + file.size // queue.unit_size - 1)
 
 
+class _UntilExit:
+    """The batches of a reader; there are no more of them once the interpreter ends.
+
+    Arrow reads ahead in a thread of its own, also behind the last row that was asked for. It would
+    still do so while the interpreter is taken down, and end the process by ``abort``, or never.
+    """
+
+    #: When any of them was asked last, s of the monotonic clock.
+    last_asked = -math.inf
+
+    def __init__(self, reader: pa.RecordBatchReader) -> None:
+        self._reader = reader
+        self._lock = threading.Lock()
+        self.has_more = True
+        _READING.add(self)
+
+    def __iter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        """Return the next batch."""
+        with self._lock:
+            try:
+                return self._read()
+            except BaseException:
+                self.has_more = False
+                raise
+            finally:
+                _UntilExit.last_asked = time.monotonic()
+
+    def _read(self) -> pa.RecordBatch:
+        if _IS_ENDING.is_set():
+            raise StopIteration
+        return self._reader.read_next_batch()
+
+    def finish(self, deadline: float) -> None:
+        """Wait until Arrow has met the end; it may never ask, where its own queue is full."""
+        while self.has_more and time.monotonic() < deadline:
+            with self._lock:
+                pass
+            time.sleep(_POLL_SECONDS)
+
+
+_READING: weakref.WeakSet[_UntilExit] = weakref.WeakSet()
+_IS_ENDING = threading.Event()
+# How long Arrow is waited for, s: it asks within microseconds, or not at all; and until its thread
+# has left the interpreter.
+_LAST_SECONDS, _POLL_SECONDS, _LEAVE_SECONDS = 0.2, 0.001, 0.05
+
+
+@atexit.register
+def _end() -> None:
+    _IS_ENDING.set()
+    deadline = time.monotonic() + _LAST_SECONDS
+    for reading in list(_READING):
+        reading.finish(deadline)
+    if time.monotonic() - _UntilExit.last_asked < _LAST_SECONDS:
+        time.sleep(_LEAVE_SECONDS)
+
+
+def _until_exit(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
+    return pa.RecordBatchReader.from_batches(reader.schema, _UntilExit(reader))
+
+
 def _refuse(*_: object) -> NoReturn:
     raise ValueError(
         "MessageStore.dataset(): expected a caller of scanner(), to_batches(), to_table() or "
@@ -183,7 +253,7 @@ class _StoreDataset(pds.FileSystemDataset):  # type: ignore[misc]  # PyArrow has
             known = ", ".join(self.schema.names)
             raise ValueError(f"columns: expected some of {known}, got {', '.join(unknown)}")
         names = [name for name in self.schema.names if name in used]
-        reader = self._rows.read(names or self.schema.names[:1], wanted)
+        reader = _until_exit(self._rows.read(names or self.schema.names[:1], wanted))
         chosen = columns if columns is not None else names
         return pds.Scanner.from_batches(reader, columns=chosen, filter=whole, **options)
 
