@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import io
+import shutil
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rmqindex.errors import RmqIndexError
+from rmqindex.storage.disk import naming
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from datetime import tzinfo
-    from pathlib import Path
 
     import pyarrow as pa
     from numpy.typing import NDArray
@@ -127,7 +129,16 @@ def plot_counts(
     counts: IndexCounts, path: str | Path, title: str, zone: tzinfo, zone_name: str
 ) -> None:
     """Write the figure of :func:`draw_counts` to a file, whose suffix says of which kind it is."""
-    draw_counts(counts, title, zone, zone_name).savefig(path)
+    picture = io.BytesIO()
+    kind = Path(path).suffix.removeprefix(".").lower()
+    draw_counts(counts, title, zone, zone_name).savefig(picture, format=kind)
+    picture.seek(0)
+    with naming(path), Path(path).open("wb", buffering=0) as file:
+        try:
+            shutil.copyfileobj(picture, file)
+        except OSError:
+            Path(path).unlink()  # no picture shows that a part of it lacks
+            raise
 
 
 def draw_counts(counts: IndexCounts, title: str, zone: tzinfo, zone_name: str) -> Any:  # noqa: ANN401  (matplotlib has no types of its own here)

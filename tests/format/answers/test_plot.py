@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import shutil
+from datetime import UTC
+
 import pytest
 
 from rmqindex import IndexFileWriter, Layout, RmqIndexError, sample_store
-from rmqindex.answers.plot import count_index
+from rmqindex.answers.plot import count_index, plot_counts
 from rmqindex.store import IndexSnapshot
 
 
@@ -43,3 +47,17 @@ def test_files_without_entries_are_not_opened_again(tmp_path):
     files = IndexSnapshot.of(tmp_path, None, "FAILFAST")
     path.unlink()
     assert count_index(files).entry_counts == (0,)
+
+
+def test_a_picture_that_does_not_fit_on_the_disk_leaves_none(tmp_path, monkeypatch):
+    """The error names the file."""
+    counts = count_index(IndexSnapshot.of(sample_store(), None, "FAILFAST"))
+
+    def fill(_, file):
+        file.write(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(shutil, "copyfileobj", fill)
+    with pytest.raises(OSError, match=r"No space left on device: .*p\.png"):
+        plot_counts(counts, tmp_path / "p.png", "title", UTC, "UTC")
+    assert not list(tmp_path.iterdir())
