@@ -15,10 +15,12 @@ from rmqindex.bulk.job import check_file_not_indexed, without_indexed
 from rmqindex.bulk.sorted_runs import RunSet
 from rmqindex.errors import RmqIndexError
 from rmqindex.storage.disk import make_directories
+from rmqindex.storage.location import Location
 from rmqindex.store.checkpoint import present_checkpoint, raise_checkpoint
 from rmqindex.store.names import latest_name, next_names
+from rmqindex.store.store import index_entries
 from rmqindex.times import zone_of
-from rmqindex.transaction.broker_lock import BrokerLock
+from rmqindex.transaction.broker_lock import BrokerLock, ensure_not_appended
 from rmqindex.transaction.local_staging import LocalStaging
 
 if TYPE_CHECKING:
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
     from rmqindex.bulk.job import WriteJob
     from rmqindex.bulk.sorted_runs import Order, RunSlice
     from rmqindex.indexwriter.writer import InPlaceAppend
-    from rmqindex.storage.location import Location
     from rmqindex.transaction.append_undo import AppendUndo, HeaderMark, UndoableAppend
     from rmqindex.transaction.staging import Staging
 
@@ -103,11 +104,19 @@ class Committer:
             contextlib.closing(Commit(self, live=hold.is_live)) as commit,
         ):
             self._ensure_coverable()
+            self._ensure_not_appended()
             try:
                 yield commit
             except RmqIndexError:
                 commit.take_back()
                 raise
+
+    def _ensure_not_appended(self) -> None:
+        """Raise if somebody appends to the newest file: what is put would be lost."""
+        directory = Location.of(self.directory).local
+        if directory is not None and directory.exists():
+            for entry in index_entries(directory)[-1:]:
+                ensure_not_appended(entry.path)
 
     def _ensure_coverable(self) -> None:
         """Raise if the store's checkpoint, which a commit raises, cannot be read."""

@@ -35,6 +35,7 @@ from rmqindex.storage.disk import move_synced, naming, sync_name
 from rmqindex.storage.opening import flushing
 from rmqindex.storage.writable import WritableFile
 from rmqindex.transaction.append_undo import restore_places
+from rmqindex.transaction.broker_lock import hold_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -135,6 +136,7 @@ class EntryAppender:
         offset, timestamp = max(prev_end_phy_offset, 0), max(prev_end_timestamp, 0)
         header = IndexHeader(timestamp, timestamp, offset, offset)
         with _closed_on_error(WritableFile(path, os.O_RDWR | os.O_CREAT)) as file:
+            hold_file(path, file.fileno())
             if os.fstat(file.fileno()).st_size:
                 raise FileExistsError(f"{path}: expected no file, got one with content")
             file.resize(layout.file_size)
@@ -155,6 +157,7 @@ class EntryAppender:
         An ``index_count`` of 0 or less counts as 1, as when the broker loads a file.
         """
         with _closed_on_error(WritableFile(path, os.O_RDWR)) as file:
+            hold_file(path, file.fileno())
             header = IndexHeader.from_bytes(header_to_write(path, file.fileno()))
             appender = cls(file, layout, header)
             appender._is_resumed = True

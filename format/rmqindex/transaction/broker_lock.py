@@ -305,6 +305,43 @@ os.register_at_fork(
 )
 
 
+def hold_file(path: str | os.PathLike[str], descriptor: int) -> None:
+    """Let nobody else append to an open IndexFile, in this process either, until it is closed.
+
+    Raises:
+        RmqIndexError: Another writer appends to it.
+    """
+    try:
+        is_locked = _lock(descriptor, _WRITERS)
+    except OSError:  # a file system without locks
+        return
+    if not is_locked:
+        raise _appended(path)
+
+
+def ensure_not_appended(path: str | os.PathLike[str]) -> None:
+    """Raise if a writer, maybe of this process, holds an IndexFile by :func:`hold_file`.
+
+    Raises:
+        RmqIndexError: One does.
+    """
+    with contextlib.suppress(OSError):  # it is gone, or on a file system without locks
+        descriptor = open_to_read(path, os.O_RDONLY)
+        try:
+            conflict = _conflict(descriptor, _WRITERS, 1)
+        finally:
+            os.close(descriptor)
+        if conflict is not None:
+            raise _appended(path)
+
+
+def _appended(path: str | os.PathLike[str]) -> RmqIndexError:
+    return RmqIndexError(
+        f"{path}: expected no writer, got one that has the file open to append to it, such as an "
+        "IndexFileWriter or a writable IndexDirectory of this process; close it first"
+    )
+
+
 def _open(path: Path) -> int | None:
     """Open a lock file to hold it; None where there is no store, or none that can have one."""
     try:

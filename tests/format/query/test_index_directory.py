@@ -31,6 +31,7 @@ from rmqindex import (
     RmqIndexError,
     StoreCheckpoint,
     key_hash,
+    relayout_index,
     sample_store,
 )
 from rmqindex.store import timestamp_name
@@ -496,6 +497,25 @@ class TestLiveStores:
             with pytest.raises(RmqIndexError, match="a broker runs"):
                 IndexDirectory(tmp_path, LAYOUT, writable=True)
             assert names_in(tmp_path) == ["abort", "commitlog", "lock"]
+
+
+def test_two_of_one_process_do_not_append_to_one_file(path):
+    """What one of them put would be lost; nor is the file replaced under a writer."""
+    with IndexDirectory(path, LAYOUT, writable=True) as first:
+        first.build_index("T", None, "k1", 0, 7, START)
+        with (
+            IndexDirectory(path, LAYOUT, writable=True) as second,
+            pytest.raises(RmqIndexError, match="expected no writer, got one"),
+        ):
+            second.build_index("T", None, "k2", 0, 8, START)
+        with pytest.raises(RmqIndexError, match="a writable IndexDirectory of this process"):
+            IndexFileWriter(first.files[-1].path, None)
+        with pytest.raises(RmqIndexError, match="close it first"):
+            relayout_index(path, Layout(11, 50))
+        first.build_index("T", None, "k3", 0, 9, START)
+    with IndexDirectory(path, LAYOUT, writable=True) as second:
+        second.build_index("T", None, "k2", 0, 10, START)
+        assert [offsets_of(second, f"k{number}") for number in (1, 2, 3)] == [(7,), (10,), (9,)]
 
 
 class TestThreads:
