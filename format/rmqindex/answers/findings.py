@@ -82,13 +82,19 @@ def _to_do(failed: Sequence[Row], index_files: Collection[str], again: str) -> s
     if files <= set(index_files) and worst == "error":
         verb = "has" if len(files) == 1 else "have"
         subject = f"{len(files)} of {counted(len(index_files), 'IndexFile')} {verb} errors"
+    # What cannot be read may be sound, and others lack only what it has.
+    failed.sort(key=lambda finding: not _is_unreadable(finding))
     remedies = list(dict.fromkeys(finding["remedy"] for finding in failed))
-    command = _first_command(remedies[0])
+    command = None if _is_unreadable(failed[0]) else _first_command(remedies[0])
     alike = [each for each in remedies if command and _first_command(each) == command]
     text = f"{subject}. To do: {min(alike, key=len, default=remedies[0])}"
     if len(alike or remedies[:1]) < len(remedies):
         text += f" Then `{again}` tells what is left."
     return text
+
+
+def _is_unreadable(finding: Row) -> bool:
+    return bool(finding["rule"].endswith("unreadable"))
 
 
 def _first_command(remedy: str) -> str:

@@ -77,6 +77,11 @@ RESTORE_LOG = (
     "Restore the CommitLog from a replica or a backup, or name another with `--commit-log`; then "
     "run `rmqindex verify STORE` again."
 )
+#: What to do where the log cannot be read, which need not be damage.
+READABLE_LOG = (
+    "Make the CommitLog readable, restore it from a replica or a backup, or name another with "
+    "`--commit-log`; then run `rmqindex verify STORE` again."
+)
 #: What to do about entries that lead behind the log's end, which a rebuild drops if it is told to.
 ENTRIES_BEYOND_LOG = (
     "Restore the newest files of the CommitLog if it lost them; if it is whole, or they are gone "
@@ -157,7 +162,7 @@ def with_agreeing_remedies(findings: pa.Table, *, has_log: bool) -> pa.Table:
     differs = GEOMETRY_DIFFERS in rules
     rebuilds = has_log and (replaces or (differs and any(map(_CONTINUE.search, errors))))
     replaces |= differs or SURPLUS in rules  # a file that no rebuild writes on
-    is_damaged = any(each.startswith(RESTORE_LOG) for each in errors)
+    is_damaged = any(each.startswith((RESTORE_LOG, READABLE_LOG)) for each in errors)
     is_short = ENTRIES_BEYOND_LOG in errors
     needs_log = is_damaged or is_short or "log_damaged" in rules
 

@@ -9,6 +9,7 @@ from rmqindex.audit.queue_rules import QUEUE_RULES
 from rmqindex.audit.remedies import (
     ENTRIES_BEYOND_LOG,
     GEOMETRY_DIFFERS,
+    READABLE_LOG,
     REBUILD,
     RELAYOUT,
     RESTORE_LOG,
@@ -303,7 +304,7 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
         "STORE` again.",
     ),
     # Against the CommitLog.
-    AuditRule("log_unreadable", "error", "The CommitLog cannot be read.", RESTORE_LOG),
+    AuditRule("log_unreadable", "error", "The CommitLog cannot be read.", READABLE_LOG),
     AuditRule(
         "log_damaged",
         "error",

@@ -294,7 +294,8 @@ def _audit_checkpoint(
     findings: Findings,
 ) -> None:
     if not path.is_file():
-        findings.add(str(path), "checkpoint_missing", None, "a checkpoint", "none")
+        got = "a directory" if path.is_dir() else "none"
+        findings.add(str(path), "checkpoint_missing", None, "a checkpoint", got)
         return
     size = path.stat().st_size
     if size < _CHECKPOINT_FIELDS_SIZE:
