@@ -111,6 +111,23 @@ class TestVerify:
         code, out, _ = run(*shlex.split(again))
         assert (code, "queue_missing" in out) == (1, True)
 
+    def test_what_cannot_be_read_is_made_readable_first(self, run, store):
+        """What lacks without it is no reason to rebuild the index."""
+        path = sorted((store / "index").iterdir())[2]
+        path.unlink()
+        path.symlink_to("nothing")
+        code, out, _ = run("verify", store)
+        assert (code, "coverage_gap" in out) == (1, True)
+        assert "errors. To do: Make the file readable" in out.splitlines()[-1]
+
+    def test_a_checkpoint_is_no_index_file(self, run, store):
+        """Though one with few fields looks like a file without entries."""
+        for command in (["verify"], ["scan"], ["info"], ["lookup", "TopicTest", "order-49"]):
+            name, *rest = command
+            code, out, err = run(name, store / "checkpoint", *rest)
+            assert (code, out) == (2, "")
+            assert f"got a checkpoint. For its store's index give {store}; `rmqindex dump" in err
+
     def test_what_does_not_fail_has_nothing_to_do(self, run, store):
         """A warning has, where the audit is told to fail on it."""
         (store / "checkpoint").unlink()

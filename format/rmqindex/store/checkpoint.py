@@ -98,8 +98,8 @@ class StoreCheckpoint:
             path: A local file, such as ``<store root>/checkpoint``.
 
         Raises:
-            RmqIndexError: It is not a regular file.
-            OSError: The file is absent or cannot be read.
+            RmqIndexError: It is no file, but a pipe, say.
+            OSError: The file is absent, is a directory, or cannot be read.
         """
         with open(path, "rb", opener=open_to_read) as file:
             return cls.from_bytes(file.read(_FIELDS.size))
@@ -114,8 +114,8 @@ class StoreCheckpoint:
             path: As :meth:`load` takes it.
 
         Raises:
-            RmqIndexError: It is not a regular file.
-            OSError: The file is absent or cannot be read.
+            RmqIndexError: It is no file, but a pipe, say.
+            OSError: The file is absent, is a directory, or cannot be read.
         """
         with open(path, "rb", opener=open_to_read) as file:
             data = file.read(DISPATCHED_OFFSET + 8)[DISPATCHED_OFFSET:]

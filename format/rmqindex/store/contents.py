@@ -69,8 +69,13 @@ _WAL_BEGIN_SIZE = 1 << 20
 
 
 def refuse_other_file(given: Location, file: Location, folder: Location) -> None:
-    """Refuse a file with a numeric name that, by its place or its bytes, is not an IndexFile."""
+    """Refuse a file that, by its name and its place or its bytes, is not an IndexFile."""
     name = file.name
+    if name == CHECKPOINT_NAME:
+        raise RmqIndexError(
+            f"{given}: expected an IndexFile, an index directory or a store, got a checkpoint. For "
+            f"its store's index give {folder or '/'}; `{command_line('dump', given)}` prints it"
+        )
     if _TIERED_NAME.fullmatch(name):
         with open_index_source(file) as source:
             refuse_tiered_file(source)
