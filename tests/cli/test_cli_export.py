@@ -1,6 +1,8 @@
 """``rmqindex export``: what nobody finds, relative times, texts of bodies, and other filters."""
 
 import json
+import os
+import shutil
 
 import pyarrow.csv
 import pyarrow.parquet as pq
@@ -9,6 +11,7 @@ import pytest
 import rmqindex
 from rmqindex.commitlog import Selection
 from rmqindex.export import OtherExportError, export_messages
+from typed import typed
 
 STORE = rmqindex.sample_store()
 NOW = 1_700_021_800_000  # 2023-11-15 04:16:40 in UTC, in the hours of the sample
@@ -89,6 +92,14 @@ class TestNothing:
         assert (code, "Exported 430 rows" in out) == (0, True)
         assert err == f"rmqindex: {other}: no message matches; nothing was exported\n"
         assert len(list((tmp_path / "new").iterdir())) == 1
+
+    def test_of_several_stores_one_may_have_a_name_of_other_bytes(self, tmp_path):
+        """The folder's name has them escaped."""
+        other = tmp_path / os.fsdecode(b"st\xffre")
+        shutil.copytree(STORE, other)
+        assert typed("export", STORE, other, tmp_path / "new").returncode == 0
+        names = sorted(path.name for path in (tmp_path / "new").iterdir())
+        assert (len(names), "st%FFre" in "".join(names)) == (2, True)
 
 
 class TestRelativeTimes:

@@ -193,6 +193,12 @@ class TestCat:
         body = base64.b64decode(message["sent"]["body_b64"])
         assert (done.returncode, done.stdout) == (0, body)
 
+    @pytest.mark.parametrize("form", ["--json", "--csv"])
+    def test_a_raw_body_has_no_other_form(self, run, form):
+        """It is not left to guess which one counts."""
+        code, out, err = run("cat", STORE, 112_033, "--raw", form)
+        assert (code, out, f"--raw: not together with {form}" in err) == (2, "", True)
+
     def test_an_inner_batch_shows_its_messages(self, run):
         """One record, several messages."""
         batch = next(

@@ -106,6 +106,10 @@ class TestRebuild:
         [
             (["--resume", "--replace"], "--resume"),
             (["--resume", "--from", "7"], "--resume"),
+            (
+                ["--replace", "--max-hash-slot-num", "97", "--max-index-num", "1"],
+                "--max-index-num: expected at least 2",
+            ),
         ],
     )
     def test_bad_usage(self, run, store, arguments, message):
@@ -284,6 +288,15 @@ class TestRebuildQueues:
         assert code == 0
         assert "No queues of Gone" in out
         assert not (tmp_path / "consumequeue" / "Gone").exists()
+
+    def test_a_topic_to_leave_out_that_has_no_message_is_named(self, run, store):
+        """It may be misspelt."""
+        code, _, err = run("rebuild-queues", store, "--replace", "--leave-out", "topicOrder")
+        assert code == 0
+        assert err == (
+            "rmqindex: --leave-out topicOrder: no message is of it; there is no queue of the topic "
+            "topicOrder, but of TopicOrder\n"
+        )
 
     @pytest.mark.parametrize(
         ("arguments", "message"),

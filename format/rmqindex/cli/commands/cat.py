@@ -87,6 +87,8 @@ class Cat:
 
     def answers(self) -> Iterator[Answer]:
         """Read the message, or explain why there is none."""
+        if self.raw and self.form != "text":
+            raise click.BadParameter(f"not together with --{self.form}", param_hint="--raw")
         if self.raw and several_named():
             raise click.BadParameter("only for one store", param_hint="--raw")
         with CommitLog(self.path) as log:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -99,7 +100,7 @@ def _directory_of(store: str, directory: str) -> str:
         )
     # Of the whole path, so that a store has one partition however it is given.
     whole = Location.of(store).absolute
-    name = quote(str(whole.local or whole), safe="")
+    name = quote(os.fsencode(str(whole.local or whole)), safe="")
     return str(given / f"store={name}")
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rmqindex.answers.messages import topic_hint
 from rmqindex.answers.terminal import explain_interrupt, progress_bar
 from rmqindex.answers.text import complain, complain_of_missing
 from rmqindex.answers.writes import broker_notes, queue_rebuild_answer, rebuild_answer
@@ -102,6 +103,11 @@ class Rebuild:
         if self.dry_run and not self.replace:
             raise click.BadParameter(
                 "only with --replace; a rebuild without it deletes nothing", param_hint="--dry-run"
+            )
+        if self.layout is not None and not self.layout.capacity:
+            raise click.BadParameter(
+                f"expected at least 2 to index messages, got {self.layout.index_num}",
+                param_hint="--max-index-num",
             )
         _require_out("rebuild", store, self.out)
         interrupt = explain_interrupt([target], "--resume continues what was begun")
@@ -246,6 +252,8 @@ class RebuildQueues:
                 )
             except ValueError as error:
                 raise click.BadParameter(str(error)) from error
+        for topic in sorted({*self.leave_out} - {*result.left_out}):
+            complain(f"--leave-out {topic}: no message is of it{topic_hint(str(root), [topic])}")
         notes = broker_notes(queues[0]) if self.dry_run else []
         yield queue_rebuild_answer(root, result, notes)
         if result.refusal is not None:
