@@ -46,11 +46,13 @@ class Message:
 
     @property
     def hidden_texts(self) -> set[str]:
-        """The keys that a later property of the same name hides from broker and client.
+        """The keys in its record of which no broker makes entries.
 
-        A batch's properties are put behind its message's own, which are in the record all the same.
+        A later property of the same name hides them: a batch's are put behind its message's own. Or
+        they are those of an inner batch's members.
         """
-        values = [value for name, value in self.properties if name == "UNIQ_KEY"]
+        values = [key for one in self.inner for key in one.keys]
+        values += [value for name, value in self.properties if name == "UNIQ_KEY"]
         values += [
             part
             for name, value in self.properties
