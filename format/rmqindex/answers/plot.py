@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-import shutil
+import os
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.storage.disk import naming
+from rmqindex.storage.writable import WritableFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -132,12 +132,12 @@ def plot_counts(
     picture = io.BytesIO()
     kind = Path(path).suffix.removeprefix(".").lower()
     draw_counts(counts, title, zone, zone_name).savefig(picture, format=kind)
-    picture.seek(0)
-    with naming(path), Path(path).open("wb", buffering=0) as file:
+    target = Path(path).resolve()
+    with WritableFile(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as file:
         try:
-            shutil.copyfileobj(picture, file)
+            file.write(picture.getbuffer())
         except OSError:
-            Path(path).unlink()  # no picture shows that a part of it lacks
+            target.unlink()  # no picture shows that a part of it lacks
             raise
 
 

@@ -306,25 +306,14 @@ os.register_at_fork(
 
 
 def hold_file(path: str | os.PathLike[str], descriptor: int) -> None:
-    """Let nobody else append to an open IndexFile, in this process either, until it is closed.
-
-    Raises:
-        RmqIndexError: Another writer appends to it.
-    """
-    try:
-        is_locked = _lock(descriptor, _WRITERS)
-    except OSError:  # a file system without locks
-        return
-    if not is_locked:
-        raise _appended(path)
+    """Let nobody else, in this process either, append to an open IndexFile until it is closed."""
+    with contextlib.suppress(OSError):  # a file system without locks
+        if not _lock(descriptor, _WRITERS):
+            raise _appended(path)
 
 
 def ensure_not_appended(path: str | os.PathLike[str]) -> None:
-    """Raise if a writer, maybe of this process, holds an IndexFile by :func:`hold_file`.
-
-    Raises:
-        RmqIndexError: One does.
-    """
+    """Raise if a writer, maybe of this process, holds an IndexFile by :func:`hold_file`."""
     with contextlib.suppress(OSError):  # it is gone, or on a file system without locks
         descriptor = open_to_read(path, os.O_RDONLY)
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-import shutil
+import os
 from datetime import UTC
 
 import pytest
@@ -53,11 +53,10 @@ def test_a_picture_that_does_not_fit_on_the_disk_leaves_none(tmp_path, monkeypat
     """The error names the file."""
     counts = count_index(IndexSnapshot.of(sample_store(), None, "FAILFAST"))
 
-    def fill(_, file):
-        file.write(b"half")
+    def fill(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(shutil, "copyfileobj", fill)
+    monkeypatch.setattr(os, "write", fill)
     with pytest.raises(OSError, match=r"No space left on device: .*p\.png"):
         plot_counts(counts, tmp_path / "p.png", "title", UTC, "UTC")
     assert not list(tmp_path.iterdir())
