@@ -675,7 +675,7 @@ class Judge:
 
     def _findings(self, outcome: Outcome) -> list[str]:
         told = worst = [row for row in outcome.rows if row["severity"] != "info"]
-        worst = [row for row in worst if row["rule"] not in self._rules_of_a_step_back()]
+        worst = [row for row in worst if row["rule"] not in self._rules_of_its_life()]
         worst = [row for row in worst if not self._is_of_light_numbers(row)]
         worst = [row for row in worst if not self._is_of_lost_tags(row)]
         if self.is_copy and not (Path(self.root) / "checkpoint").exists():  # it comes later
@@ -725,13 +725,18 @@ class Judge:
             return any(row["severity"] == "error" for row in worst)
         return bool(worst)
 
-    def _rules_of_a_step_back(self) -> set[str]:
-        """Return what an audit finds of a sound store whose broker's clock stepped back."""
-        if not self.stepped_back:
-            return set()
+    def _rules_of_its_life(self) -> set[str]:
+        """Return what an audit finds of a sound store whose clock stepped back, or of its parts."""
+        rules = {"file_order"} if self.stepped_back else set()
         # The newest file may have the oldest name, without an entry yet.
-        late = {"checkpoint_behind"} if ends_out_of_order(self.root) else set()
-        return {"file_order", *late}
+        if self.stepped_back and ends_out_of_order(self.root):
+            rules |= {"checkpoint_behind"}
+        # A log that was restored from an older copy has less than the checkpoint says.
+        path = Path(self.root) / "checkpoint"
+        data = path.read_bytes() if path.is_file() else b""
+        if int.from_bytes(data[40:48], "big", signed=True) >= max(self.truth.log_end, 1):
+            rules |= {"log_ends_early"}
+        return rules
 
     def _is_of_light_numbers(self, row: dict[str, Any]) -> bool:
         """Tell whether a finding is of a client's numbers, at which no light queue has the unit."""
