@@ -255,6 +255,8 @@ class CommitLog:
             ValueError: A distance below 1, or a file of another log.
             RmqIndexError: The storage failed.
         """
+        if file not in self.files:
+            raise ValueError(f"file: expected one of the log's files, got {file.path}")
         return boundaries_of(self._open_files, file, int_of("chunk_size", chunk_size, 1))
 
     def scan(

@@ -191,6 +191,7 @@ class IndexFile:
             CorruptIndexError: The header is damaged.
             RmqIndexError: The storage failed.
         """
+        self._entries.check_open()
         if self._layout is None:
             return
         error = uncounted.damaged_header(self._source, self._layout, self.header, is_last=is_last)
@@ -216,6 +217,7 @@ class IndexFile:
         Raises:
             RmqIndexError: The storage failed.
         """
+        self._entries.check_open()
         if self._layout is not None:
             self._entry_count = proved_count(self._source, self._layout, self.header)
 

@@ -52,6 +52,7 @@ class HashSet:
         Raises:
             ValueError: They are not.
         """
+        hashes = np.asarray(hashes)
         if hashes.dtype != np.int32 or np.any(hashes[1:] <= hashes[:-1]) or np.any(hashes[:1] < 0):
             raise ValueError("hashes: expected int32, ascending, each once, none negative")
         self.hashes = hashes

@@ -161,8 +161,8 @@ class MessageStore:
             IncompleteIndexWarning: Rows may be missing. The metadata ``uncovered`` says it too.
 
         Raises:
-            ValueError: An empty topic, a null key, ``max_num`` below 1, a wrong time; ``message``
-                without a CommitLog.
+            ValueError: An empty topic, a null of Arrow's, ``max_num`` below 1, a wrong time;
+                ``message`` without a CommitLog.
             TypeError: Keys that are not texts.
             RmqIndexError: A file cannot be used, or was changed meanwhile.
         """

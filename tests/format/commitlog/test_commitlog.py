@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import random
 import shutil
+from dataclasses import replace
 from itertools import pairwise
 
 import pyarrow.fs as pafs
@@ -411,6 +412,8 @@ class TestRanges:
             opened.scan(mode="PERMISSIVE")
         with pytest.raises(ValueError, match="chunk_size"):
             opened.record_boundaries(opened.files[0], 0)
+        with pytest.raises(ValueError, match="file: expected one of the log's files"):
+            opened.record_boundaries(replace(opened.files[0], size=7))
 
     def test_a_file_knows_its_first_store_time(self, folder):
         """That of its first record."""

@@ -734,6 +734,8 @@ class TestFile:
             lambda: next(scan),
             lambda: file.lookup([1]),
             lambda: file.select_phy_offset("a", 1, *ALWAYS),
+            lambda: file.check_header(is_last=True),
+            file.drop_unproved,
         ):
             with pytest.raises(ValueError, match="the IndexFile is closed"):
                 call()
