@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import rmqindex
+from typed import typed
 
 SAMPLE = rmqindex.sample_store()
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "command-line.md"
@@ -151,6 +152,12 @@ def test_several_stores_have_a_first_column(run, places):
         first, *rows = run(kind, places["STORE"], places["EXPIRED"], "--csv")[1].splitlines()
         assert first.split(",") == ["store", *CSV_COLUMNS[kind]]
         assert {row.split(",")[0] for row in rows} == {places["STORE"], places["EXPIRED"]}
+
+
+def test_a_terminal_of_another_encoding_gets_utf_8():
+    """An escape could not be told from a text."""
+    latin = typed("usage", SAMPLE, "--csv", environment={"PYTHONIOENCODING": "latin-1"})
+    assert "订单主题," in latin.stdout.decode()
 
 
 def test_the_page_has_each_kind_of_answer():

@@ -6,6 +6,7 @@ import json
 import sys
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
+from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any, Literal, TextIO, TypeAlias, cast
 
 from rmqindex.answers.terminal import make_console, print_text
@@ -208,10 +209,15 @@ class _JsonRenderer(Renderer):
 
 
 class _CsvRenderer(Renderer):
-    """A line of names, then a line for each row; lists and objects are JSON, None is empty."""
+    """A line of names, then a line for each row; lists and objects are JSON, None is empty.
+
+    It is UTF-8, whatever the terminal takes: in CSV, an escape cannot be told from a text.
+    """
 
     def __init__(self) -> None:
         super().__init__()
+        if isinstance(sys.stdout, TextIOWrapper):
+            sys.stdout.reconfigure(encoding="utf-8", errors=sys.stdout.errors)
         self._names: list[str] = []
 
     def _write(self, answer: Answer, named: Mapping[str, str]) -> None:
