@@ -35,7 +35,7 @@ from rmqindex.storage.disk import move_synced, naming, sync_name
 from rmqindex.storage.opening import flushing
 from rmqindex.storage.writable import WritableFile
 from rmqindex.transaction.append_undo import restore_places
-from rmqindex.transaction.broker_lock import hold_file
+from rmqindex.transaction.broker_lock import hold_file, release_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -387,6 +387,8 @@ class EntryAppender:
     def close(self) -> None:
         """Close the file without a flush."""
         self._pending = bytearray()
+        if not self._file.closed:
+            release_file(self._file.fileno())
         self._file.close()
 
     def mark_slots_changed(self, numbers: NDArray[np.int64]) -> None:

@@ -312,6 +312,13 @@ def hold_file(path: str | os.PathLike[str], descriptor: int) -> None:
             raise _appended(path)
 
 
+def release_file(descriptor: int) -> None:
+    """Unlock all of a file, before it is closed: that leaves the locks to forked copies."""
+    with contextlib.suppress(OSError):
+        unlock = _FLOCK.pack(fcntl.F_UNLCK, os.SEEK_SET, 0, 0, 0)
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, unlock)
+
+
 def ensure_not_appended(path: str | os.PathLike[str]) -> None:
     """Raise if a writer, maybe of this process, holds an IndexFile by :func:`hold_file`."""
     with contextlib.suppress(OSError):  # it is gone, or on a file system without locks
@@ -405,12 +412,7 @@ def _release(held: _Held) -> None:
         if held.count or _PROCESS.held.get(held.identity) is not held:  # of the process forked from
             return
         del _PROCESS.held[held.identity]
-        with contextlib.suppress(OSError):  # closing it releases it, too, but for forked copies
-            fcntl.fcntl(
-                held.descriptor,
-                fcntl.F_OFD_SETLK,
-                _FLOCK.pack(fcntl.F_UNLCK, os.SEEK_SET, 0, 0, 0),
-            )
+        release_file(held.descriptor)
         os.close(held.descriptor)
 
 

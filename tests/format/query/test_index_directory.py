@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -513,8 +514,16 @@ def test_two_of_one_process_do_not_append_to_one_file(path):
         with pytest.raises(RmqIndexError, match="close it first"):
             relayout_index(path, Layout(11, 50))
         first.build_index("T", None, "k3", 0, 9, START)
-    with IndexDirectory(path, LAYOUT, writable=True) as second:
+        child = os.fork()  # which has the file open for longer
+        if not child:
+            time.sleep(600)
+    try:
+        second = IndexDirectory(path, LAYOUT, writable=True)
         second.build_index("T", None, "k2", 0, 10, START)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    with second:
         assert [offsets_of(second, f"k{number}") for number in (1, 2, 3)] == [(7,), (10,), (9,)]
 
 
