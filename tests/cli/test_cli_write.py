@@ -301,8 +301,8 @@ class TestRebuildQueues:
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [
-            (("--file-size", 30), "multiple of 20"),
-            (("--delay-levels", "soon"), "expected such as 1s"),
+            (("--file-size", 30), "--file-size: expected a multiple of 20"),
+            (("--delay-levels", "soon"), "--delay-levels: expected such as 1s"),
         ],
     )
     def test_bad_usage(self, run, store, arguments, message):

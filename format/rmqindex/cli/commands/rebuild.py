@@ -251,7 +251,11 @@ class RebuildQueues:
                     progress=lambda done, total: report(done - begin, total - begin),
                 )
             except ValueError as error:
-                raise click.BadParameter(str(error)) from error
+                name, _, wrong = str(error).partition(": ")
+                if name not in ("file_size", "batch_file_size", "delay_levels"):
+                    raise
+                option = f"--{name.replace('_', '-')}"
+                raise click.BadParameter(wrong, param_hint=option) from error
         for topic in sorted({*self.leave_out} - {*result.left_out}):
             complain(f"--leave-out {topic}: no message is of it{topic_hint(str(root), [topic])}")
         notes = broker_notes(queues[0]) if self.dry_run else []
