@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rmqindex.audit.remedies import BEYOND_LOG, QUEUES, WHOLE_LOG, AuditRule
+from rmqindex.audit.remedies import BEYOND_LOG, QUEUES, TOPICS_IF_WRONG, WHOLE_LOG, AuditRule
 from rmqindex.layout.queue import DEFAULT_BATCH_FILE_SIZE, DEFAULT_FILE_SIZE
 
 _DAMAGED_MESSAGE = (
@@ -61,7 +61,7 @@ QUEUE_RULES: tuple[AuditRule, ...] = (
         "error",
         "A topic has queues of the other kind than its broker, or an inner batch in the log, "
         "says, so that a broker does not start.",
-        f"Restore `config/topics.json` if it is wrong. {QUEUES}",
+        TOPICS_IF_WRONG + QUEUES,
     ),
     AuditRule(
         "topic_kind",

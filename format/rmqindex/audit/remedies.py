@@ -66,6 +66,8 @@ FINDING_SCHEMA = pa.schema(
 WHOLE_LOG = "If the CommitLog is whole, "
 # What to do where a rebuild of the queues mends them.
 QUEUES = f"{WHOLE_LOG}stop the broker and run `rmqindex rebuild-queues STORE --replace`."
+#: What may have to be done before.
+TOPICS_IF_WRONG = "Restore `config/topics.json` if it is wrong. "
 BEYOND_LOG = (
     "Restore the newest files of the CommitLog if it lost them; if it is whole, or they are gone "
     "for good, stop the broker and run `rmqindex rebuild-queues STORE --replace --allow-loss`, "
@@ -130,13 +132,15 @@ def with_one_rebuild(rules: Sequence[AuditRule], values: Mapping[str, str]) -> l
                 options[f" {name} {values[name]}" if name in values else option] = None
     rebuild = f"{_QUEUES}{''.join(options)}`"
     names = {rule.name for rule in rules}
-    first = "restore `config/topics.json`, then " if "topic_kind" in names else ""
+    stop = "stop the broker"
+    first = f"restore `config/topics.json`, then {stop}" if "topic_kind" in names else stop
     united = []
     for rule in rules:
         text = rule.remedy
         if "queue_beyond_log" in names:
             text = text.replace(QUEUES, BEYOND_LOG)
-        text = text.replace("stop the broker", f"{first}stop the broker")
+        if first != stop:
+            text = text.replace(TOPICS_IF_WRONG, "").replace(stop, first)
         united.append(_OF_QUEUES.sub(rebuild, text))
     return united
 
