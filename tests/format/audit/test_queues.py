@@ -463,7 +463,7 @@ class TestKinds:
             for row in verify(tmp_path, "auto").to_pylist()
             if row["rule"] == "queue_kind"
         )
-        assert ". Restore `config/topics.json`, then run" in remedy
+        assert remedy.startswith("Restore `config/topics.json`, then run `rmqindex")
 
 
 @pytest.mark.parametrize(("later", "rules"), [(-1, {"queue_unit"}), (0, set()), (7_000, set())])
