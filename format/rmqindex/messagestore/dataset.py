@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import math
+import os
 import threading
 import time
 import weakref
@@ -23,6 +24,7 @@ from rmqindex.commitlog.bodies import BODY_TEXT
 from rmqindex.commitlog.selection import Selection
 from rmqindex.commitlog.snapshot import missing_beside
 from rmqindex.consumequeue.reader import ConsumeQueue, read_units
+from rmqindex.errors import RmqIndexError
 from rmqindex.export.formats import DEFAULT_COLUMNS
 from rmqindex.layout.index_file import INT64_MAX
 from rmqindex.layout.queue import CONSUME_QUEUE_SCHEMA
@@ -142,8 +144,10 @@ class _UntilExit:
     def __init__(self, reader: pa.RecordBatchReader) -> None:
         self._reader = reader
         self._lock = threading.Lock()
-        self.has_more = True
-        _READING.add(self)
+        # One that is begun by another function at exit is read as ever.
+        self.has_more = not _IS_ENDING.is_set()
+        if self.has_more:
+            _READING.add(self)
 
     def __iter__(self) -> Self:
         """Return itself."""
@@ -161,15 +165,15 @@ class _UntilExit:
                 _UntilExit.last_asked = time.monotonic()
 
     def _read(self) -> pa.RecordBatch:
-        if _IS_ENDING.is_set():
-            raise StopIteration
+        if _IS_ENDING.is_set() and self in _READING:
+            raise RmqIndexError("MessageStore.dataset(): the process ends before all was read")
         return self._reader.read_next_batch()
 
     def finish(self, deadline: float) -> None:
         """Wait until Arrow has met the end; it may never ask, where its own queue is full."""
         while self.has_more and time.monotonic() < deadline:
-            with self._lock:
-                pass
+            if self._lock.acquire(timeout=_LAST_SECONDS):  # a read may be under way
+                self._lock.release()
             time.sleep(_POLL_SECONDS)
 
 
@@ -188,6 +192,9 @@ def _end() -> None:
         reading.finish(deadline)
     if time.monotonic() - _UntilExit.last_asked < _LAST_SECONDS:
         time.sleep(_LEAVE_SECONDS)
+
+
+os.register_at_fork(after_in_child=_READING.clear)  # Arrow's threads are the parent's
 
 
 def _until_exit(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:

@@ -602,3 +602,17 @@ def test_who_stops_early_can_still_exit(what):
             [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
         )
         assert (done.returncode, done.stdout, done.stderr) == (0, "3\n", "")
+
+
+def test_what_is_read_at_exit_is_whole():
+    """Also by a function that runs when the readings that were left early have ended."""
+    script = (
+        "import atexit, rmqindex\n"
+        "store = rmqindex.MessageStore(rmqindex.sample_store(), time_zone='UTC')\n"
+        "atexit.register(lambda: print(store.dataset('messages').to_table().num_rows))\n"
+        "store.dataset('messages').head(3)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "430\n", "")
