@@ -176,7 +176,15 @@ class Commit:
         self._placed += [(self.staging.path / name, name) for name in names]
 
     def remove(self, names: Sequence[str]) -> None:
-        """Remove files, whether or not new ones take their names."""
+        """Remove files, whether or not new ones take their names.
+
+        Raises:
+            RmqIndexError: A writer has one of them open: what it puts would be lost.
+        """
+        directory = Location.of(self.staging.directory).local
+        if directory is not None:
+            for name in names:
+                ensure_not_appended(directory / name)
         self._removed += names
 
     def flush(self, append: UndoableAppend) -> None:

@@ -34,7 +34,7 @@ from rmqindex.store.contents import hold_writable
 from rmqindex.store.snapshot import read_listed
 from rmqindex.store.store import index_entries
 from rmqindex.times import zone_of
-from rmqindex.transaction.broker_lock import StoreHold
+from rmqindex.transaction.broker_lock import StoreHold, ensure_not_appended
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -189,6 +189,7 @@ class IndexDirectory:
             return
         file.close()
         if self._writable:
+            ensure_not_appended(path)
             Path(path).unlink()
 
     def _open(self, path: PathLike) -> IndexFile:
@@ -341,6 +342,7 @@ class IndexDirectory:
 
         Raises:
             ValueError: The directory is closed.
+            RmqIndexError: A writer has a file open.
             OSError: A file cannot be deleted.
         """
         self._check_open()
@@ -348,6 +350,7 @@ class IndexDirectory:
         while len(self._files) > 1 and self._files[0].header.end_phy_offset < offset:
             file = self._files[0]
             if self._writable:
+                ensure_not_appended(file.path)
                 Path(file.path).unlink()
             file.close()
             del self._files[0]

@@ -527,6 +527,25 @@ def test_two_of_one_process_do_not_append_to_one_file(path):
         assert [offsets_of(second, f"k{number}") for number in (1, 2, 3)] == [(7,), (10,), (9,)]
 
 
+def test_a_file_that_a_writer_has_open_is_not_deleted(path):
+    """Neither as expired, nor as one of a crash, nor by a relayout, though newer ones follow."""
+    with IndexDirectory(path, LAYOUT, writable=True) as directory:
+        for offset in range(12):
+            directory.build_index("T", None, f"k{offset}", 0, offset, START)
+        oldest = directory.files[0].path
+    for file in sorted(Path(path).iterdir())[-1:]:
+        file.unlink()
+    with IndexFileWriter(oldest, None), IndexDirectory(path, LAYOUT, writable=True) as directory:
+        for refused in (
+            lambda: directory.delete_expired(100),
+            lambda: IndexDirectory(path, LAYOUT, writable=True, last_exit_ok=False),
+            lambda: relayout_index(path, Layout(11, 50)),
+        ):
+            with pytest.raises(RmqIndexError, match="expected no writer, got one"):
+                refused()
+    assert oldest.exists()
+
+
 class TestThreads:
     """Threads of one process share a directory."""
 
