@@ -64,11 +64,11 @@ def commit_batch(
     )
     with committer.begin(create=True) as commit:
         ledger = _Ledger.of(staging.ledger(), staging.root)
+        job, state, trusted = _current(options, staging, ledger)
+        if ledger.streams:
+            ledger.ensure_there(state, staging)
         if batch.number <= ledger.streams.get(batch.query, -1):
             return False
-        job, state, trusted = _current(options, staging, ledger)
-        if batch.query in ledger.streams:
-            ledger.ensure_there(state, staging)
         rows = without_indexed(job, state, RunSet(staging.path, runs, order))
         if not len(rows):
             return True
@@ -159,10 +159,10 @@ class _Ledger:
             got = "no entries" if state.end is None else f"entries up to offset {state.end}"
             expected = f" up to offset {end}" if self.tail is not None else ""
             raise RmqIndexError(
-                f"{staging.directory}: expected the entries{expected} that earlier batches of this "
-                f"stream put there, got {got}: restore the index, or delete it and the stream's "
-                f"checkpoint to begin anew; without {staging.root}/ledger.json the stream goes on "
-                "behind what is lost"
+                f"{staging.directory}: expected the entries{expected} that earlier batches of "
+                f"streams put there, got {got}: restore the index; or delete it, {staging.root} "
+                "and the checkpoints, to begin anew. Without its ledger.json alone, a stream goes "
+                "on behind what is lost"
             )
 
     def after(self, batch: StreamBatch, tail: _Tail | None) -> dict[str, object]:

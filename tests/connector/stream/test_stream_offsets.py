@@ -236,9 +236,19 @@ def test_an_index_of_which_all_files_were_made_anew_is_not_returned_again():
     directory.files = {name(3): [10, 20, 30], name(4): [40, 50, 60]}
     assert state(directory, offset).loss == (
         f"{DIRECTORY}: expected some of the 2 files that were read, got none, and {name(3)}, which "
-        "begins before the last entry that was read: the index was made anew, as by `rmqindex "
-        "relayout` or `rebuild --replace`; a stream with a new checkpoint returns all"
+        "begins before the last of them did: the index was made anew, as by `rmqindex relayout` or "
+        "`rebuild --replace`; a stream with a new checkpoint returns all"
     )
+
+
+def test_a_broker_whose_older_files_have_expired_since_a_crash_has_made_nothing_anew():
+    """It has indexed the last file's messages again, and no file that was read is left."""
+    directory = Directory()
+    directory.files = {name(1): [10, 20, 30, 40], name(2): [50, 60]}
+    offset = step(directory, None)
+    directory.files = {name(3): [50, 60, 70]}
+    found = state(directory, offset)
+    assert (found.loss, "indexed its messages anew" in found.note) == ("", True)
 
 
 def test_a_broker_that_indexes_anew_after_a_crash_loses_nothing():
