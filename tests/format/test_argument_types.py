@@ -233,3 +233,9 @@ def test_one_text_instead_of_several_is_refused(name: str) -> None:
             rebuild_consume_queues(LOG, NOWHERE, **{name: cast("Any", value)})
     with pytest.raises(TypeError, match=f"^{name}: expected a text, got 1"):
         rebuild_consume_queues(LOG, NOWHERE, **{name: cast("Any", ["A", 1])})
+
+
+def test_a_geometry_is_a_layout():
+    """A pair is refused before it is used."""
+    with pytest.raises(TypeError, match=r"layout: expected a Layout, got \(97, 200\)"):
+        MessageStore(STORE, layout=cast("Layout", (97, 200)))

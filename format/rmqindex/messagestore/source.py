@@ -13,6 +13,7 @@ from rmqindex.commitlog.selection import select_messages
 from rmqindex.commitlog.snapshot import commit_log_of
 from rmqindex.errors import IncompleteIndexWarning, RmqIndexError
 from rmqindex.export.formats import as_table
+from rmqindex.indexfile.geometry import Layout
 from rmqindex.messagestore.answers import incomplete_index, unpacking
 from rmqindex.query.key_usage import listed_index, store_of
 from rmqindex.query.usage import with_entries
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from rmqindex.commitlog.selection import Selection
     from rmqindex.commitlog.snapshot import LogArgument
     from rmqindex.indexfile.entries import Mode
-    from rmqindex.indexfile.geometry import Layout
     from rmqindex.query.usage import Usage
     from rmqindex.storage.location import Location
     from rmqindex.store.store import Store
@@ -46,6 +46,11 @@ class StoreSource:
     commit_log: LogArgument
     layout: Layout | None
     mode: Mode
+
+    def __post_init__(self) -> None:
+        """Refuse a geometry of another type, such as a pair."""
+        if self.layout is not None and not isinstance(self.layout, Layout):
+            raise TypeError(f"layout: expected a Layout, got {self.layout!r}")
 
     def files(
         self, store: Store | None = None, before: IndexSnapshot | None = None
