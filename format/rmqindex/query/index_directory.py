@@ -25,6 +25,7 @@ from rmqindex.query.loading import (
     index_directory,
     loadable,
     next_name,
+    sole_writer,
     stored_checkpoint,
     write_loaded_count,
 )
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from datetime import tzinfo
     from types import TracebackType
 
+    from rmqindex.query.loading import SoleWriter
     from rmqindex.storage.location import Location, PathLike
     from rmqindex.transaction.directories import FileEntry
 
@@ -129,7 +131,8 @@ class IndexDirectory:
 
         Raises:
             RmqIndexError: No such directory, the geometry cannot be inferred, a broker runs on a
-                store opened for writing, or a file is not an IndexFile.
+                store opened for writing, another one has the directory open for writing, or a file
+                is not an IndexFile.
             ValueError: An unknown time zone, or a number out of range.
         """
         ensure_flags(
@@ -150,6 +153,7 @@ class IndexDirectory:
         self._is_published, self._closed = True, False
         self._files: list[IndexFile] = []
         self._hold = StoreHold()
+        self._sole: SoleWriter | None = None
         if writable:
             self._hold = hold_writable(Path(self._path), allow_live_store=allow_live_store)
         try:
@@ -161,6 +165,7 @@ class IndexDirectory:
     def _load_files(self, layout: Layout | None, *, last_exit_ok: bool) -> None:
         writable = self._writable
         if writable:
+            self._sole = sole_writer(Path(self._path))
             finish_writes(Path(self._path))
             make_directories(Path(self._path))
 
@@ -427,7 +432,7 @@ class IndexDirectory:
 
     @_one_at_a_time
     def _abandon(self) -> None:
-        self._closed = True
+        self._closed, self._sole = True, None
         with self._hold:
             if self._appender is not None:
                 self._appender.close()

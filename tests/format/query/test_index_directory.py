@@ -500,20 +500,20 @@ class TestLiveStores:
             assert names_in(tmp_path) == ["abort", "commitlog", "lock"]
 
 
-def test_two_of_one_process_do_not_append_to_one_file(path):
-    """What one of them put would be lost; nor is the file replaced under a writer."""
+def test_two_of_one_process_do_not_write_into_one_directory(path):
+    """What one of them put would be lost; nor is a file replaced under a writer."""
     with IndexDirectory(path, LAYOUT, writable=True) as first:
+        for again in (path, os.path.relpath(path)):  # also where there is no file yet
+            with pytest.raises(RmqIndexError, match="expected no writer, got a writable Index"):
+                IndexDirectory(again, LAYOUT, writable=True)
         first.build_index("T", None, "k1", 0, 7, START)
-        with (
-            IndexDirectory(path, LAYOUT, writable=True) as second,
-            pytest.raises(RmqIndexError, match="expected no writer, got one"),
-        ):
-            second.build_index("T", None, "k2", 0, 8, START)
         with pytest.raises(RmqIndexError, match="a writable IndexDirectory of this process"):
             IndexFileWriter(first.files[-1].path, None)
         with pytest.raises(RmqIndexError, match="close it first"):
             relayout_index(path, Layout(11, 50))
         first.build_index("T", None, "k3", 0, 9, START)
+        with IndexDirectory(path) as reader:
+            assert len(reader.files) == 1
         child = os.fork()  # which has the file open for longer
         if not child:
             time.sleep(600)
@@ -525,6 +525,9 @@ def test_two_of_one_process_do_not_append_to_one_file(path):
         os.waitpid(child, 0)
     with second:
         assert [offsets_of(second, f"k{number}") for number in (1, 2, 3)] == [(7,), (10,), (9,)]
+    abandoned = IndexDirectory(path, LAYOUT, writable=True)
+    del abandoned
+    IndexDirectory(path, LAYOUT, writable=True).close()
 
 
 def test_a_file_that_a_writer_has_open_is_not_deleted(path):
@@ -538,11 +541,15 @@ def test_a_file_that_a_writer_has_open_is_not_deleted(path):
     with IndexFileWriter(oldest, None), IndexDirectory(path, LAYOUT, writable=True) as directory:
         for refused in (
             lambda: directory.delete_expired(100),
-            lambda: IndexDirectory(path, LAYOUT, writable=True, last_exit_ok=False),
             lambda: relayout_index(path, Layout(11, 50)),
         ):
             with pytest.raises(RmqIndexError, match="expected no writer, got one"):
                 refused()
+    with (
+        IndexFileWriter(oldest, None),
+        pytest.raises(RmqIndexError, match="expected no writer, got one"),
+    ):
+        IndexDirectory(path, LAYOUT, writable=True, last_exit_ok=False)
     assert oldest.exists()
 
 
