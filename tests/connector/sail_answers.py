@@ -94,7 +94,7 @@ def answers(spark, directory):
         "queues": lambda: load(QUEUES).count(),
         "audit": lambda: sorted({row.rule for row in load(audit="true").collect()}),
         "an unknown option": lambda: load(colums="a").count(),
-        "no such path": lambda: load(path="/nonexistent").count(),
+        "no such path": lambda: load(path=f"{STORE}/nonexistent").count(),
         "UTC": lambda: in_zone("UTC"),
         "Asia/Shanghai": lambda: in_zone("Asia/Shanghai"),
         "table": lambda: table(spark, STORE).where(ONE).count(),
