@@ -380,11 +380,30 @@ def slices_between(
         return State(pieces, f"{text}: {', '.join(changed)} grew or was written anew")
     if count > expected:
         return State(pieces, f"{text}: a file grew although a later one had begun")
-    if start is not None:
-        newer = state_of(directory, end, files, mark_at).pieces
-        if newer and newer[0].file.begin_phy_offset < start.phy_offset:
-            return State(pieces, note=f"{text}: the broker indexed the others anew")
-    return State(pieces, f"{text}: files are gone")
+    newer, made_anew, _ = state_of(directory, end, files, mark_at)
+    if not newer or not _indexed_anew(newer[0].file, start, end, pieces, mark_at):
+        return State(pieces, f"{text}: files are gone")
+    note = "" if made_anew else f"{text}: the broker indexed the others anew"
+    return State(pieces, made_anew, note)
+
+
+def _indexed_anew(
+    following: SeenFile,
+    start: StoreOffset | None,
+    end: StoreOffset,
+    pieces: Sequence[Piece],
+    mark_at: Callable[[SeenFile, int], PositionMark],
+) -> bool:
+    """Return whether a file has what is gone of a batch: it is new and begins in what is left.
+
+    After a crash, a broker begins it with the last message of the files that it keeps.
+    """
+    if following.name in end.pending:
+        return False
+    if pieces:
+        last = mark_at(pieces[-1].file, pieces[-1].stop).phy_offset
+        return last is not None and following.begin_phy_offset <= last
+    return start is not None and following.begin_phy_offset < start.phy_offset
 
 
 def _until(end: StoreOffset, pieces: Iterable[Piece]) -> list[Piece]:

@@ -301,12 +301,48 @@ def test_nothing_is_decided_while_a_broker_that_crashed_is_away():
 
 def test_a_batch_of_which_a_broker_indexes_the_rest_anew_goes_on():
     """What was planned and is gone comes again in the new file."""
-    directory, start = two_files()
+    directory = Directory()
+    directory.files = {name(1): [5, 10], name(2): [20, 30, 40], name(3): [50, 60]}
+    start = step(directory, None, 4)
     end = step(directory, start)
-    directory.files = {name(3): [20, 30, 40, 50, 60, 70]}
+    directory.files = {name(1): [5, 10], name(4): [10, 20, 30, 40, 50, 60, 70]}
     found = slices_between(DIRECTORY, start, end, directory.seen(), directory.mark_at)
     assert (found.pieces, found.loss) == ([], "")
     assert "anew" in found.note
+
+
+def test_a_batch_of_which_a_crashed_broker_keeps_the_first_files_goes_on():
+    """The next file begins with the last message of those, and has all that comes behind."""
+    directory, start = two_files()
+    end = step(directory, start)
+    directory.files = {name(1): [10, 20, 30, 40], name(3): [40, 50, 60, 70]}
+    found = slices_between(DIRECTORY, start, end, directory.seen(), directory.mark_at)
+    assert (directory.rows(found.pieces), found.loss) == ([(name(1), 4, 40)], "")
+    assert "anew" in found.note
+    rows = batch(directory, end, step(directory, end))
+    assert [phy_offset for _, _, phy_offset in rows] == [40, 50, 60, 70]
+
+
+@pytest.mark.parametrize("first", [None, 3])
+def test_a_batch_of_an_index_that_was_made_anew_is_refused_when_it_runs_again(first):
+    """As the next one is, rather than to have no rows."""
+    directory = Directory()
+    directory.files = {name(1): [10, 20, 30, 40], name(2): [50, 60]}
+    start = None if first is None else step(directory, None, first)
+    end = step(directory, start)
+    directory.files = {name(3): [10, 20, 30], name(4): [40, 50, 60]}
+    found = slices_between(DIRECTORY, start, end, directory.seen(), directory.mark_at)
+    assert "made anew" in found.loss or "are gone" in found.loss
+
+
+def test_a_batch_whose_middle_file_is_lost_is_a_loss():
+    """The file behind it was there before, so that no broker indexed anything anew."""
+    directory = Directory()
+    directory.files = {name(1): [10, 20], name(2): [20, 20], name(3): [20, 30]}
+    end = step(directory, None, 4)
+    del directory.files[name(2)]
+    found = slices_between(DIRECTORY, None, end, directory.seen(), directory.mark_at)
+    assert "are gone" in found.loss
 
 
 def test_a_batch_whose_files_expired_is_a_loss():
