@@ -906,7 +906,7 @@ class Judge:
         is_hurt = any(one.kind != "swapped" for one in self.harm if one.file.startswith("index"))
         # Who indexes half a copy, whose own index then arrives under the same names, has a mixture.
         is_hurt |= self.is_mixed
-        if lost and not is_hurt and not self.power_was_cut:
+        if lost and not is_hurt and not self.power_was_cut and "dies" not in outcome.asked:
             return [f"lost: by a stream {_some(lost)}"]
         return []
 
@@ -926,6 +926,8 @@ class Judge:
         }
         if not lost or outcome.notes or self.truth.seems_to_go_on or got & remains:
             return []
+        if "dies" in outcome.asked:
+            return []  # as it was to do, with a batch that is planned and has not run
         return [f"{'silence' if self.log_is_hurt else 'lost'}: by a stream {_some(lost)}"]
 
 

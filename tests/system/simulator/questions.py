@@ -174,7 +174,23 @@ def _file(asked: _Asked) -> Question:
 
 
 def _query(asked: _Asked) -> Question:
-    return {"query": asked.user.replace(" ", "-")}
+    draw = asked.draw
+    question: Question = {"query": asked.user.replace(" ", "-")}
+    if draw.chance(0.3):
+        name, most = draw.one(_LIMITS[asked.user])
+        question["limits"] = {name: str(draw.skewed(1, most))}
+    if draw.chance(0.2):
+        question["available_now"] = True
+    if draw.chance(0.3):
+        question["dies"] = draw.skewed(0, 3)
+    return question
+
+
+#: The options of a stream that limit a batch, and how much is asked for.
+_LIMITS = {
+    "stream of entries": [("maxEntriesPerTrigger", 30), ("maxFilesPerTrigger", 2)],
+    "stream of messages": [("maxMessagesPerTrigger", 30), ("maxBytesPerTrigger", 5000)],
+}
 
 
 def _table_options(draw: Draw) -> dict[str, str]:

@@ -15,6 +15,7 @@ import struct
 import time
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -511,8 +512,10 @@ def draw_session(seed: int | str, folder: Path, *, most_faults: int = 1) -> Repo
 
 
 def _live(draw: Draw, session: Session, history: History, most_faults: int) -> None:
+    followed = draw.of("stream").one([*STREAMS, *[""] * 8])
     for step in history.steps:
-        for next_step in _with_users(draw, session, step):
+        with_users = _with_users(draw, session, step)
+        for next_step in chain(with_users, _followed(draw, session, followed)):
             session.step(next_step)
             if len(session.report.faults) >= most_faults:
                 return
@@ -530,6 +533,12 @@ def _live(draw: Draw, session: Session, history: History, most_faults: int) -> N
             session.step(next_step)
         if len(session.report.faults) >= most_faults:
             return
+
+
+def _followed(draw: Draw, session: Session, stream: str) -> Iterator[Step]:
+    """Run the next batches of the stream that a session follows, if any."""
+    if stream and draw.chance(0.5):
+        yield _question(draw, session, stream)
 
 
 def _with_users(draw: Draw, session: Session, step: Step) -> Iterator[Step]:

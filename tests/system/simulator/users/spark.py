@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import pickle
 import re
@@ -290,32 +291,43 @@ def units(_: Outcome, place: Place, question: dict[str, Any]) -> list[tuple[Any,
 def _stream(
     source: Callable[[], Any], form: Callable[[list[dict[str, Any]]], list[Any]]
 ) -> Callable[[Outcome, Place, dict[str, Any]], list[Any]]:
-    """Run the next batches of a query whose checkpoint is a file, with a new reader each time."""
+    """Run the next batches of a query whose checkpoint is a file, with a new reader each time.
+
+    A query that dies has planned a batch, which runs first when it is started again.
+    """
 
     def asked(outcome: Outcome, place: Place, question: dict[str, Any]) -> list[Any]:
         from pathlib import Path
 
         path = Path(place.aside) / f"{question['query']}.json"
-        made = pickle.loads(pickle.dumps(source()(_options(place, question))))
-        schema = made.schema()
-        reader = made.streamReader(schema)
-        before = json.loads(path.read_text()) if path.exists() else None
-        start = before["offset"] if before else json.loads(json.dumps(reader.initialOffset()))
-        given, skips = (before["rows"], before["skips"]) if before else ([], False)
+        options = {**_options(place, question), **question.get("limits", {})}
+        made = pickle.loads(pickle.dumps(source()(options)))
+        reader = made.streamReader(made.schema())
+        kept = json.loads(path.read_text()) if path.exists() else {}
+        start = kept.get("offset") or json.loads(json.dumps(reader.initialOffset()))
+        given, skips, planned = kept.get("rows", []), kept.get("skips"), kept.get("planned")
         outcome.notes += ["an earlier batch skipped damage, and said so"] if skips else []
         skips = skips or question.get("mode") == "DROPMALFORMED"
-        while True:  # until no trigger finds more
-            end = reader.latestOffset(start, reader.getDefaultReadLimit())
-            end = json.loads(json.dumps(end))
-            if end == start:
-                break
+        if question.get("available_now") and planned is None:
+            reader.prepareForTriggerAvailableNow()
+        for count in itertools.count():  # until no trigger finds more
+            end = planned
+            if end is None:
+                end = reader.latestOffset(start, reader.getDefaultReadLimit())
+                end = json.loads(json.dumps(end))
+                if end == start:
+                    break
+                kept = {"offset": start, "rows": given, "skips": skips, "planned": end}
+                path.write_text(json.dumps(kept))
+                if count == question.get("dies"):
+                    break
             rows = []
             for partition in reader.partitions(start, end):
                 task, part = pickle.loads(pickle.dumps((reader, partition)))
                 rows += [row for batch in task.read(part) for row in arrow_rows(batch)]
             reader.commit(end)
             given += [list(row) for row in form(rows)]
-            start = end
+            start, planned = end, None
             path.write_text(json.dumps({"offset": end, "rows": given, "skips": skips}))
         return [tuple(row) for row in given]
 
