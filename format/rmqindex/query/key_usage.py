@@ -6,8 +6,9 @@ texts, from the messages of their entries. So memory does not grow with the keys
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
@@ -235,6 +236,15 @@ def _order(row: KeyUsageRow, by: KeyGroup) -> tuple[int, int, str, str]:
     return (-_heat(row, by), row.key_hash, row.topic or "", row.key or "")
 
 
+def _pairs_by_place(found: Iterable[tuple[int, Pair | None]]) -> dict[int, set[Pair]]:
+    """Return the pairs of each place that has any, all in one pass: both may be many."""
+    pairs: defaultdict[int, set[Pair]] = defaultdict(set)
+    for place, pair in found:
+        if pair is not None:
+            pairs[place].add(pair)
+    return pairs
+
+
 def _chosen_entries(
     batch: pa.RecordBatch, selection: Selection, log: CommitLog | None
 ) -> NDArray[np.bool_] | None:
@@ -303,23 +313,21 @@ class _Count:
         chains = Chains(hashes)
         self._count_entries(hashes, entries)
         chains.add(self.files)
+        pairs = _pairs_by_place(chain(messages, entries if self.by == "key" else ()))
         rows = []
         for place in range(len(hashes)):
-            pairs = {pair for at, pair in messages if at == place and pair is not None}
-            if self.by == "key":
-                pairs |= {pair for at, pair in entries if at == place and pair is not None}
             row = KeyUsageRow(None, None, int(hashes[place]))
             if self.files:
-                chain = chains.of(place)
+                own = chains.of(place)
                 row = replace(
                     row,
-                    slot=chain.slot,
-                    longest_chain=chain.longest,
-                    entries_read=chain.entries,
-                    bytes_read=chain.size,
-                    pages_read=chain.pages,
+                    slot=own.slot,
+                    longest_chain=own.longest,
+                    entries_read=own.entries,
+                    bytes_read=own.size,
+                    pages_read=own.pages,
                 )
-            known: list[Pair | None] = [*sorted(pairs)] or [None]
+            known: list[Pair | None] = [*sorted(pairs.get(place, ()))] or [None]
             for pair in known:
                 named = self._named(row, pair, messages.get((place, pair), (0, 0)))
                 counted = self._counted(named, place, pair, entries, total)

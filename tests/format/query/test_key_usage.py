@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections import Counter, defaultdict
 
 import numpy as np
@@ -14,7 +15,7 @@ from recorded import BROKER_VERSIONS
 from rmqindex import CommitLog, CorruptIndexError, IndexFileWriter, Layout, RmqIndexError
 from rmqindex.commitlog import Selection
 from rmqindex.keys import message_keys
-from rmqindex.query import measure_keys
+from rmqindex.query import key_usage, measure_keys
 from rmqindex.query.hash_counts import most_frequent
 from rmqindex.store import IndexSnapshot
 
@@ -52,6 +53,24 @@ def measured(
         return measure_keys(files, None, by, selection, mode=mode, **names)
     with CommitLog(root) as opened:
         return measure_keys(files, opened, by, selection, mode=mode, **names)
+
+
+def steps(root, by, **names):
+    """Count the lines that the module runs, each turn of a loop in one line too."""
+    count = 0
+
+    def trace(frame, event, _):
+        nonlocal count
+        count += event == "line"
+        return trace if frame.f_code.co_filename == key_usage.__file__ else None
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        rows = measured(root, by, **names).rows
+    finally:
+        sys.settrace(before)
+    return count, len(rows)
 
 
 def pairs(usage):
@@ -245,6 +264,26 @@ class TestWhatIsAsked:
         """Nothing was counted."""
         with pytest.raises(RmqIndexError, match="expected IndexFiles or a CommitLog, got neither"):
             measured(tmp_path, log=False, index=False)
+
+
+class TestWork:
+    """What an answer of very many rows costs."""
+
+    @pytest.mark.parametrize("by", ["key", "tag"])
+    def test_twice_the_keys_are_twice_the_work(self, tmp_path, by):
+        """And not four times: keys are not looked for among all others."""
+        taken = []
+        for number in (200, 400, 800):
+            log = Log(256 * 1024)
+            for place in range(number):
+                properties = [("KEYS", f"k{place}"), ("TAGS", f"tag{place}")]
+                log.append(Message(topic="T", properties=properties_text(properties)))
+            root = tmp_path / str(number)
+            log.write_to(root / "commitlog")
+            count, rows = steps(root, by, index=False, limit=10_000)
+            assert rows == number
+            taken.append(count)
+        assert taken[2] - taken[1] < 2.5 * (taken[1] - taken[0])
 
 
 class TestMostFrequent:
