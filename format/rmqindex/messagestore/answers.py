@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import warnings
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -173,7 +172,8 @@ def key_usage_table(
     chosen = Selection(begin=times[0], end=times[1])
     group: KeyGroup = "tag" if by == "tag" else "key"
     usage = measure_keys(files, log, group, chosen, limit=limit or KEY_ROWS, mode=mode)
-    return pa.Table.from_pylist([asdict(row) for row in usage.rows], schema=_KEY_USAGE_SCHEMA)
+    columns = [[getattr(row, name) for row in usage.rows] for name in _KEY_USAGE_SCHEMA.names]
+    return pa.table(columns, schema=_KEY_USAGE_SCHEMA)
 
 
 #: The names of the cells of a row of :func:`described`.
