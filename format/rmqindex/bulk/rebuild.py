@@ -27,7 +27,6 @@ from rmqindex.bulk.resume import (
 )
 from rmqindex.bulk.roller import FileRoller, Leftover, keep_expired, replace_files
 from rmqindex.bulk.tags import choose_tags
-from rmqindex.commitlog.files import rebuild_line
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.commitlog.snapshot import PassedOver, ensure_end, ensure_log_of, missing_parts
 from rmqindex.errors import SAID_GEOMETRY, RmqIndexError, options_of
@@ -38,6 +37,7 @@ from rmqindex.record.index_keys import IndexKeys
 from rmqindex.store.checkpoint import is_coverable
 from rmqindex.store.contents import hold_writable
 from rmqindex.store.names import latest_name
+from rmqindex.store.naming import rebuild_line
 from rmqindex.times import zone_of
 from rmqindex.transaction.local_staging import LocalStaging
 from rmqindex.transaction.owner import Owner
@@ -244,7 +244,8 @@ def rebuild_index(
         models = present.entries or ([] if beside is None else index_entries(beside))
         is_elsewhere = beside is None or beside.local is None
 
-        again = partial(rebuild_line, "rebuild", log.folders, log.files, target, *options)
+        log_files = [file.path for file in log.files]
+        again = partial(rebuild_line, "rebuild", log.folders, log_files, target, *options)
         layout, basis = _chosen_layout(layout, models, is_elsewhere or bool(present.entries))
         if not layout.capacity:
             raise ValueError(f"index_num: expected at least 2 to index messages, got {layout}")

@@ -17,13 +17,13 @@ import pyarrow as pa
 
 from rmqindex.bulk.files import index_entries, open_file
 from rmqindex.bulk.salvaging import replaced_entries
-from rmqindex.commitlog.files import given_name
 from rmqindex.commitlog.snapshot import commit_log_of
 from rmqindex.errors import CorruptIndexError, RmqIndexError, command_line, options_of
 from rmqindex.keys.messages import KEY_COLUMNS, expand_messages, pack_pairs
 from rmqindex.layout.index_file import FIRST_POSITION
 from rmqindex.layout.store import INDEX_FOLDER, ROCKSDB_STORE_FOLDER
 from rmqindex.storage.location import Location
+from rmqindex.store.naming import given_name
 from rmqindex.transaction.directories import exists
 
 if TYPE_CHECKING:
@@ -180,7 +180,9 @@ def untagged(
         "--mode": None if mode == "FAILFAST" else mode,
     }
     options = options_of(asked)
-    line = command_line("messages", given_name(log.folders, log.files), options=options)
+    line = command_line(
+        "messages", given_name(log.folders, [file.path for file in log.files]), options=options
+    )
     return (
         f"{files[0].path.parent}: messages, as the one at {offset}, have no entries of their tags, "
         f"which brokers before 5.4.0 do not index; `{line}` reads the CommitLog for them"

@@ -14,19 +14,17 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import pyarrow.fs as pafs
 
-from rmqindex.errors import RmqIndexError, command_line
+from rmqindex.errors import RmqIndexError
 from rmqindex.layout.dledger import DATA_FOLDER
 from rmqindex.layout.index_file import INT64_MAX
 from rmqindex.layout.record import FILE_NAME_DIGITS, MAX_FILE_SIZE
 from rmqindex.layout.store import (
     COMMITLOG_FOLDER,
     DLEDGER_PREFIX,
-    INDEX_FOLDER,
     MULTI_PATH_SPLITTER,
 )
 from rmqindex.storage.filesystem import UnreadableError, status_of
@@ -128,46 +126,6 @@ def folders_of(
         for each in several_logs(Location.of(one, filesystem))
         if status_of(each).kind == pafs.FileType.Directory
     )
-
-
-def given_name(folders: Sequence[Location], files: Sequence[LogFile]) -> str:
-    """Return the text that names a log for a command: all its directories, as they were given.
-
-    Args:
-        folders: Those in which its files were looked for.
-        files: Its files, of which those that were chosen by name have names of their own.
-    """
-    known = {folder.absolute for folder in folders}
-    chosen = []
-    for file in files:
-        parent = file.path.parent
-        if known.isdisjoint((parent, parent.parent, parent.parent.parent)):
-            chosen.append(file.path)
-    return MULTI_PATH_SPLITTER.join([*folders, *chosen])
-
-
-def rebuild_line(
-    name: str,
-    folders: Sequence[Location],
-    files: Sequence[LogFile],
-    out: Path,
-    *options: str,
-) -> str:
-    """Return the command that rebuilds what it rebuilt from a log, in the same place.
-
-    Args:
-        name: ``rebuild``, which writes an index, or ``rebuild-queues``, which writes into a store.
-        folders: As :func:`given_name` takes them.
-        files: Likewise.
-        out: The directory that is written, absolute.
-        options: The other options that were given.
-    """
-    given = given_name(folders, files)
-    place = Path(os.path.abspath(given))  # noqa: PTH100  (links stay)
-    is_root = all(file.path.parent != str(place) for file in files)
-    if is_root and out == place / (INDEX_FOLDER if name == "rebuild" else ""):
-        return command_line(name, given, options=options)
-    return command_line(name, given, options=["--out", str(out), *options])
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rmqindex.arguments import ensure_flags, int_or_none, text_of, texts_of
-from rmqindex.commitlog.files import rebuild_line
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.commitlog.snapshot import PassedOver, ensure_end, ensure_log_of, missing_parts
 from rmqindex.consumequeue.dispatch import (
@@ -33,6 +32,7 @@ from rmqindex.layout.queue import BATCH_UNIT_DTYPE, DEFAULT_DELAY_LEVELS, UNIT_D
 from rmqindex.layout.store import BATCH_FOLDER, QUEUE_FOLDER
 from rmqindex.store.config import TopicTable
 from rmqindex.store.contents import hold_writable
+from rmqindex.store.naming import rebuild_line
 from rmqindex.store.store import root_of
 
 if TYPE_CHECKING:
@@ -248,7 +248,12 @@ def rebuild_consume_queues(
             on_malformed,
             mode,
             rebuild_line(
-                "rebuild-queues", log.folders, log.files, root, "--no-multi-dispatch", *options
+                "rebuild-queues",
+                log.folders,
+                [file.path for file in log.files],
+                root,
+                "--no-multi-dispatch",
+                *options,
             ),
         )
         dispatcher = Dispatcher(
