@@ -123,6 +123,13 @@ def command_line(name: str, path: object, *arguments: str, options: Sequence[str
     return " ".join(["rmqindex", *map(_quoted, words)])
 
 
+def truncate_line(size: int, path: object) -> str:
+    """Return the command line that gives a file its size, bytes, as each Linux has it."""
+    given = str(path)
+    words = ["--", given] if given.startswith("-") else [given]
+    return " ".join(["truncate", "-s", str(size), *map(_quoted, words)])
+
+
 def options_of(given: Mapping[str, str | int | bool | Sequence[str] | None]) -> list[str]:
     """Return the options of a command line that is to be typed again with what was given.
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal
 
 import pyarrow.fs as pafs
 
-from rmqindex.errors import RmqIndexError
+from rmqindex.errors import RmqIndexError, truncate_line
 from rmqindex.layout.dledger import DATA_FOLDER
 from rmqindex.layout.index_file import INT64_MAX
 from rmqindex.layout.record import FILE_NAME_DIGITS, MAX_FILE_SIZE
@@ -107,11 +107,31 @@ def find_files(
     files = [file for file in files if file.start <= last]
     for before, after in pairwise(files):
         if before.stop > after.start:
-            raise RmqIndexError(
-                f"{after.path}: expected a file that starts at {before.stop} or later, where "
-                f"{before.path} ends, got {after.start}"
-            )
+            raise RmqIndexError(_overlap(before, after, files))
     return tuple(files)
+
+
+def _overlap(before: LogFile, after: LogFile, files: Sequence[LogFile]) -> str:
+    """Return which of two files that share offsets is wrong, as far as the others tell."""
+    size = after.start - before.start
+    if not size:
+        return (
+            f"{after.path}: expected offsets that no other file has, got those from {after.start} "
+            f"on, which {before.path} has too; give only one of the two, or its folder"
+        )
+    distances = [b.start - a.start for a, b in pairwise(files)]
+    if distances.count(size) == 1 and size not in {file.size for file in files}:
+        return (
+            f"{after.path}: expected a file that starts at {before.stop} or later, where "
+            f"{before.path} ends, got {after.start}"
+        )
+    error = f"{before.path}: expected {size} bytes, as far as {after.path}, got {before.size}"
+    if before.path.local is None:
+        return error
+    return (
+        f"{error}. A broker does not load with the rest, whose offsets are those of the next file: "
+        f"keep a copy, stop the broker and run `{truncate_line(size, before.path)}`"
+    )
 
 
 def folders_of(

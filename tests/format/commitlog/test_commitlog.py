@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import random
+import re
+import shlex
 import shutil
+import subprocess
 from dataclasses import replace
 from itertools import pairwise
 
@@ -248,8 +252,43 @@ class TestFiles:
             shutil.copytree(folder, other)
         else:
             other.symlink_to(folder)
-        with pytest.raises(RmqIndexError, match="expected a file that starts at 4096 or later"):
+        with pytest.raises(RmqIndexError) as refused:
             CommitLog([folder, other])
+        first = f"{0:020d}"
+        assert str(refused.value) == (
+            f"{other / first}: expected offsets that no other file has, got those from 0 on, which "
+            f"{folder / first} has too; give only one of the two, or its folder"
+        )
+
+    @pytest.mark.parametrize("place", [0, 1])
+    def test_a_file_with_more_bytes_than_its_place_has_is_cut_as_its_error_says(
+        self, log, folder, place
+    ):
+        """The other files tell the size; the file behind it is sound."""
+        path = sorted(folder.iterdir())[place]
+        os.truncate(path, 4097)
+        with pytest.raises(RmqIndexError, match=r"expected 4096 bytes, .* got 4097") as refused:
+            CommitLog(folder)
+        assert str(refused.value).startswith(f"{path}: ")
+        (line,) = re.findall("`(.*)`", str(refused.value))
+        subprocess.run(shlex.split(line), check=True)
+        assert scanned(folder) == log.offsets
+
+    def test_of_two_files_that_overlap_nothing_tells_the_wrong_one_but_their_sizes(self, folder):
+        """One that begins within another may have a wrong name."""
+        first, second, *others = sorted(folder.iterdir())
+        for path in others:
+            path.unlink()
+        os.truncate(first, 5000)
+        os.truncate(second, 5000)
+        with pytest.raises(RmqIndexError, match="expected a file that starts at 5000 or later"):
+            CommitLog(folder)
+
+    def test_an_object_that_is_too_long_has_no_command(self, folder):
+        """Nothing cuts it in place."""
+        os.truncate(min(folder.iterdir()), 4097)
+        with pytest.raises(RmqIndexError, match=r"got 4097$"):
+            CommitLog(str(folder), filesystem=pafs.LocalFileSystem())
 
     def test_files_found_before_are_not_listed_again(self, log, folder):
         """They are small and can be pickled."""
