@@ -413,7 +413,8 @@ class _Chains:
         numbers: NDArray[np.int64],
     ) -> None:
         file = self._file
-        uncounted = (counted > file.count) & (wanted == 0)
+        # No kill leaves a position that the file does not have.
+        uncounted = (counted > file.count) & (counted < file.layout.index_num) & (wanted == 0)
         outside = ((counted < 0) | (counted > file.count)) & ~uncounted
         inside = ~uncounted & ~outside & (counted > 0)
         own = np.zeros(len(heads), np.bool_)

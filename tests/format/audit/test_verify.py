@@ -244,6 +244,15 @@ class TestOneFile:
         write_int(files[4], LAYOUT.slot_offset(slot), 190)
         assert set(found(files[4])) == {"slot_uncounted"}
 
+    @pytest.mark.requirement("IDX-SLT-3")
+    @pytest.mark.parametrize("value", [200, 201, 2**31 - 1, -1])
+    def test_an_unused_slot_with_no_position_of_the_file(self, files, value):
+        """No kill leaves it, in a full file or in another; a search that meets it is refused."""
+        for file in (files[0], files[4]):
+            slot = next(s for s in range(97) if read_int(file, LAYOUT.slot_offset(s)) == 0)
+            write_int(file, LAYOUT.slot_offset(slot), value)
+            assert set(found(file, layout=LAYOUT)) == {"slot_range"}
+
     def test_an_entry_behind_the_count(self, files):
         """The entry was written, the slot and the header were not."""
         count = IndexHeader.from_bytes(files[4].read_bytes()[:40]).index_count
