@@ -243,11 +243,11 @@ class _Diagnosis:
             )
         time = self._latest_time()
         if log.begin_timestamp is not None and time is not None and time < log.begin_timestamp:
+            older = "older messages have expired" if log.min_offset else "it has no older message"
             yield Reason(
                 "log_begins_later",
                 f"The CommitLog begins at offset {log.min_offset}, stored "
-                f"{self.times.text(log.begin_timestamp)}, after {self.times.text(time)}; older "
-                "messages have expired.",
+                f"{self.times.text(log.begin_timestamp)}, after {self.times.text(time)}; {older}.",
             )
 
     def _not_in(self, log: LogReach) -> str:

@@ -74,7 +74,7 @@ EXPLAIN_REASONS: dict[str, str] = {
     "not_searched": "A part of the CommitLog was not searched.",
     "log_damaged": "A part of the CommitLog cannot be read; only a replica or a backup has it.",
     "log_begins_later": "The CommitLog begins after the time in question; older messages have "
-    "expired.",
+    "expired, unless it begins at offset 0.",
     # Of the topic.
     "swapped": "Topic and key may stand in each other's place.",
     "topic_unknown": "The store has no such topic, by its ConsumeQueues and config/topics.json.",

@@ -710,7 +710,16 @@ class TestExpired:
         """Asked for by a bound."""
         min((store / "commitlog").iterdir()).unlink()
         explained = explain(store, "TopicTest", "order-49", 0, 1_700_000_000_000)
-        assert "begins at offset 65536" in reason(explained, "log_begins_later").sentence
+        sentence = reason(explained, "log_begins_later").sentence
+        assert "begins at offset 65536" in sentence
+        assert sentence.endswith("; older messages have expired.")
+
+    def test_a_time_before_the_first_message_of_all(self):
+        """A log from offset 0 on had none before, and so none that expired."""
+        explained = explain(rmqindex.sample_store(), "TopicTest", "order-49", 0, 1_600_000_000_000)
+        sentence = reason(explained, "log_begins_later").sentence
+        assert "begins at offset 0, stored " in sentence
+        assert sentence.endswith("; it has no older message.")
 
     def test_a_unique_key_made_before_the_log(self, broker):
         """By its own time, days before."""
