@@ -173,7 +173,7 @@ def usual_layout(size: int) -> Layout | None:
     return next(_usual(size), None)
 
 
-def fits_layout(source: IndexSource, layout: Layout) -> bool:
+def fits_layout(source: IndexSource, layout: Layout, *, may_be_longer: bool = False) -> bool:
     """Return whether a geometry known from other files fits a file too.
 
     A few entries fit many geometries, so this alone is not proof.
@@ -181,11 +181,13 @@ def fits_layout(source: IndexSource, layout: Layout) -> bool:
     Args:
         source: The open file.
         layout: The geometry.
+        may_be_longer: Whether surplus bytes may follow the last place, which a broker does not map.
 
     Raises:
         RmqIndexError: The storage failed.
     """
-    if source.size != layout.file_size:
+    surplus = source.size - layout.file_size
+    if surplus < 0 or (surplus and not may_be_longer):
         return False
     header = read_header(source)
     if not header.entry_count:

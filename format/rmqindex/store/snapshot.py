@@ -4,7 +4,7 @@ A writer may commit meanwhile: opening a file checks that it is the listed one, 
 counted then are read, so an answer reflects one state, or is refused.
 
 A broker opens all files of an index with one geometry, so a sound file proves that of a truncated
-one beside it, or of one with too few entries.
+one beside it, of one with surplus bytes, or of one with too few entries.
 """
 
 from __future__ import annotations
@@ -464,7 +464,7 @@ def _nearest(path: Location) -> Iterator[FileEntry]:
 def _ensure_fits(path: Location, layout: Layout, error: RmqIndexError) -> None:
     """Raise the error of a file that does not fit, or that of its header, which says more."""
     with open_index_source(path) as source:
-        if fits_layout(source, layout):
+        if fits_layout(source, layout, may_be_longer=True):
             return
         if isinstance(error, UnknownLayoutError) and source.size == layout.file_size:
             header = read_header(source)

@@ -103,6 +103,40 @@ def test_a_truncated_file_is_read_up_to_its_end(tmp_path, cut):
     assert len(rows(store) - others(MIDDLE)) == whole
 
 
+@pytest.mark.parametrize("name", NAMES[:2] + NAMES[-1:])
+@pytest.mark.parametrize("surplus", [b"\0", b"surplus", b"\xff" * 4996])
+def test_surplus_bytes_are_not_read(tmp_path, name, surplus):
+    """As by a broker, which maps the geometry of the files beside it; the audit says so, too."""
+    store = copied(tmp_path / "store")
+    path = store / "index" / name
+    path.write_bytes(path.read_bytes() + surplus)
+    for mode in ("FAILFAST", "DROPMALFORMED"):
+        assert rows(store, mode) == TRUE
+        assert rows(path, mode) == TRUE - others(name)
+    found = rmqindex.verify(store).to_pylist()
+    assert {row["rule"] for row in found if row["file"] == str(path)} >= {"surplus_bytes"}
+    assert {row["severity"] for row in found} == {"info"}
+
+
+def test_surplus_bytes_excuse_no_damage(tmp_path):
+    """A header that its entries contradict is refused, as in a file of the right size."""
+    store = copied(tmp_path / "store")
+    path = store / "index" / MIDDLE
+    damage(path, "field", (16, b"\x01\x02\x03\x04"))
+    damage(path, "surplus", b"\0")
+    with pytest.raises(RmqIndexError, match="no geometry has a file size of 4429 bytes"):
+        rows(store, "FAILFAST")
+
+
+def test_a_lone_file_with_surplus_bytes_needs_its_geometry(tmp_path):
+    """Nothing proves which bytes are surplus."""
+    shutil.copy(STORE / "index" / MIDDLE, tmp_path)
+    damage(tmp_path / MIDDLE, "surplus", b"\0")
+    with pytest.raises(RmqIndexError, match="no geometry has a file size of 4429 bytes"):
+        rows(tmp_path, "FAILFAST")
+    assert rows(tmp_path, "FAILFAST", LAYOUT) == TRUE - others(MIDDLE)
+
+
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo])
 def test_what_is_no_file_is_skipped(tmp_path, make):
     """A directory or a pipe has no entries, and opening the pipe would block."""
