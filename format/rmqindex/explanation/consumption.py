@@ -50,6 +50,7 @@ class Consumption:
         ends: The ends of their queues, by topic and queue; None where it is not known.
         delays: What of the delayed messages has come due, by queue; None where it is not known.
         transactions: How the transaction of each ended; none where no log was read.
+        has_queues: Whether the store has any folder of queues.
     """
 
     places: tuple[MessagePlace, ...]
@@ -59,6 +60,7 @@ class Consumption:
     ends: Mapping[tuple[str, int], int | None] = field(default_factory=dict)
     delays: dict[int, int] | None = None
     transactions: tuple[TransactionState | None, ...] = ()
+    has_queues: bool = True
 
     def apart(self) -> list[Consumption]:
         """Return the same for each message alone."""
@@ -137,7 +139,9 @@ def consumption_of(
     ends = {queue: reaches.end(*queue) for queue in queues}
     ended = () if log is None else transaction_states(log, reaches.queues, places)
     states = tuple(reaches.states(places))
-    return Consumption(tuple(places), states, offsets, fault, ends, delays, tuple(ended))
+    return Consumption(
+        tuple(places), states, offsets, fault, ends, delays, tuple(ended), reaches.has_folder
+    )
 
 
 def state_text(state: str, topic: str) -> str:
@@ -183,7 +187,9 @@ def _queue_reasons(
         more = ""
         if code == "behind_queue" and broker is BrokerState.RUNNING:
             more = " The broker runs, and dispatches its newest messages within moments."
-        mends = code in _MENDED and broker is not BrokerState.RUNNING
+        if code == "queue_missing" and not consumption.has_queues:
+            more = " The store has none: its broker builds them from the log when it starts."
+        mends = code in _MENDED and broker is not BrokerState.RUNNING and consumption.has_queues
         yield Reason(
             code,
             f"{EXPLAIN_REASONS[code]} {share}: {queues}{offsets}.{more}",

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from rmqindex import CommitLog, ConsumeQueue, explain_lookup, sample_store
+from rmqindex import CommitLog, ConsumeQueue, explain_lookup, sample_store, verify
 from rmqindex.consumequeue import MessagePlace
 from rmqindex.explanation import consumption_of
 from rmqindex.explanation.consumption import consumption_reasons
@@ -77,6 +77,20 @@ class TestQueues:
         assert reason.remedy == f"rmqindex rebuild-queues {store} --replace"
         shutil.rmtree(store / "consumequeue" / TOPIC)
         assert told(store)[0] == "queue_missing"
+
+    def test_a_store_without_queues_needs_no_rebuild(self, store):
+        """A broker that starts builds them all; an audit advises nothing either."""
+        commit(store, g=100)
+        shutil.rmtree(store / "consumequeue")
+        reason = explained(store)["queue_missing"]
+        assert "The store has none: its broker builds them from the log" in reason.sentence
+        assert reason.remedy is None
+        (advised,) = {
+            row["remedy"]
+            for row in verify(store, "auto").to_pylist()
+            if row["rule"] == "queues_missing"
+        }
+        assert advised.startswith("Nothing, unless")
 
     def test_a_topic_that_the_broker_does_not_know_was_deleted(self, store):
         """Nothing is advised, and no group's offset is of it."""
