@@ -123,7 +123,7 @@ def command_line(name: str, path: object, *arguments: str, options: Sequence[str
     return " ".join(["rmqindex", *map(_quoted, words)])
 
 
-def truncate_line(size: int, path: object) -> str:
+def truncate_line(size: object, path: object) -> str:
     """Return the command line that gives a file its size, bytes, as each Linux has it."""
     given = str(path)
     words = ["--", given] if given.startswith("-") else [given]

@@ -8,6 +8,7 @@ import random
 import re
 import shlex
 import shutil
+import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
@@ -565,3 +566,28 @@ def test_a_lookup_of_a_tag_says_where_older_brokers_indexed_none(run, tmp_path, 
     assert document["lacking"][0] in err
     (command,) = typed(err)
     assert len(run(*command, "--csv")[1].splitlines()) == 1 + 40
+
+
+@pytest.mark.parametrize("more", [-700, 1, 8192])
+@pytest.mark.parametrize("name", ["store", "my store", "-s"])
+def test_the_newest_file_of_a_log_gets_the_size_of_the_others(
+    run, tmp_path, monkeypatch, name, more
+):
+    """With a command of the system, whose size and file are in it."""
+    monkeypatch.chdir(tmp_path)
+    store = shutil.copytree(SAMPLE, tmp_path / name)
+    last = max((store / "commitlog").iterdir())
+    with last.open("r+b") as file:
+        file.truncate(65_536 + more)
+        if more > 1:
+            file.seek(70_000)
+            file.write(b"no part of the log")
+    code, out, _ = run("verify", "--json", "--", name)
+    assert code == 1
+    (remedy,) = {
+        row["remedy"] for row in json.loads(out)["findings"] if row["rule"] == "log_file_size"
+    }
+    (line,) = re.findall("`(truncate [^`]*)`", remedy)
+    subprocess.run(shlex.split(line), check=True)
+    assert last.stat().st_size == 65_536
+    assert run("verify", "--", name)[0] == 0

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from rmqindex.audit.remedies import LOG_FILE_SIZE
+from rmqindex.commitlog.files import broker_file_size
 from rmqindex.commitlog.snapshot import older_tail
 from rmqindex.errors import RmqIndexError
 from rmqindex.explanation.reach import LONGEST_LAG
@@ -176,6 +178,20 @@ def audit_gaps(log: CommitLog, findings: Findings) -> None:
             findings.add(
                 behind[stop], "log_damaged", None, f"a file before it, from {start}", "none"
             )
+
+
+def audit_size(log: CommitLog, broker: BrokerState, findings: Findings) -> None:
+    """Say that a plain log's newest file has another size than those before it.
+
+    That of an earlier file is damage between the records. A running broker may be making the file.
+    """
+    size, last = broker_file_size(log.files), log.files[-1] if log.files else None
+    # No broker loads an object, or what DLedger frames, by this rule.
+    if size is None or last is None or last.entry_head or last.path.local is None:
+        return
+    if last.size > size or (last.size < size and broker is not BrokerState.RUNNING):
+        expected = f"{size} bytes, as those before it have"
+        findings.add(str(last.path), LOG_FILE_SIZE, last.size, expected, f"{last.size} bytes")
 
 
 def audit_remains(log: CommitLog, findings: Findings) -> None:

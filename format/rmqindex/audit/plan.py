@@ -16,6 +16,7 @@ from rmqindex.audit.extent import (
     audit_gaps,
     audit_missing,
     audit_remains,
+    audit_size,
     broker_of,
     log_start,
     may_have_broker,
@@ -418,6 +419,7 @@ def _audit_store(unit: StoreUnit, log: CommitLog | None, findings: Findings) -> 
         if not is_unknown and all(member.first < 0 for member in members):
             audit_missing(unit.directory, log, findings, unit.broker)
         audit_gaps(log, findings)
+        audit_size(log, unit.broker, findings)
         audit_remains(log, findings)
         if unit.broker is not BrokerState.RUNNING:
             audit_flushed(log, findings)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import pyarrow as pa
 
-from rmqindex.errors import RmqIndexError
+from rmqindex.errors import RmqIndexError, truncate_line
 from rmqindex.indexfile.geometry import Layout
 from rmqindex.layout.columns import required_field
 from rmqindex.storage.location import Location
@@ -100,6 +100,8 @@ RELAYOUT = (
 GEOMETRY_DIFFERS = "geometry_differs"
 #: The rule of a file that is longer than its geometry.
 SURPLUS = "surplus_bytes"
+#: The rule of a log's newest file of another size than those before it.
+LOG_FILE_SIZE = "log_file_size"
 _QUEUES = "`rmqindex rebuild-queues STORE --replace"
 _OF_QUEUES = re.compile(f"{_QUEUES}(?P<options>[^`]*)`")
 _REBUILD = "`rmqindex rebuild STORE"
@@ -120,6 +122,8 @@ _LAYOUT_OPTION = "--max-hash-slot-num"
 _TYPED = re.compile(
     r"`rmqindex (?P<name>[a-z-]+) (?P<what>STORE|FILE)(?P<options>[^`]*)`|cover_index\(STORE\)"
 )
+# The same of a file of the log, whose size begins what the finding expects.
+_TRUNCATE = "`truncate -s SIZE FILE`"
 
 
 def with_one_rebuild(rules: Sequence[AuditRule], values: Mapping[str, str]) -> list[str]:
@@ -258,6 +262,7 @@ def typed_findings(findings: pa.Table, commands: Commands) -> list[dict[str, Any
     for row in rows:
         row["file"] = commands.shown(row["file"])
         row["remedy"] = _typed(row["remedy"], row["file"], commands, numbers)
+        row["remedy"] = _with_size(row)
     return rows
 
 
@@ -286,6 +291,12 @@ def _typed(remedy: str, file: str, commands: Commands, numbers: Layout | None) -
         which = "with the numbers of broker.conf if it has others"
         remedy = _RUN_REBUILD.sub(rf"\g<run>, {which}, {_REBUILD}", remedy)
     return _TYPED.sub(typed, remedy)
+
+
+def _with_size(row: Mapping[str, str]) -> str:
+    """Return the remedy of a finding with the command that gives a file the expected size."""
+    size, _, _ = row["expected"].partition(" ")
+    return row["remedy"].replace(_TRUNCATE, f"`{truncate_line(size, row['file'])}`")
 
 
 def _layout_beside(file: str) -> Layout | None:

@@ -9,6 +9,7 @@ from rmqindex.audit.queue_rules import QUEUE_RULES
 from rmqindex.audit.remedies import (
     ENTRIES_BEYOND_LOG,
     GEOMETRY_DIFFERS,
+    LOG_FILE_SIZE,
     READABLE_LOG,
     REBUILD,
     RELAYOUT,
@@ -305,6 +306,15 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
     ),
     # Against the CommitLog.
     AuditRule("log_unreadable", "error", "The CommitLog cannot be read.", READABLE_LOG),
+    AuditRule(
+        LOG_FILE_SIZE,
+        "error",
+        "The CommitLog's newest file has another size than those before it, with which a broker "
+        "does not start.",
+        "If it was cut and other findings tell of lost messages, restore it from a replica or a "
+        "backup; else stop the broker and run `truncate -s SIZE FILE` with the expected size, "
+        "which adds zeros or drops what no broker reads.",
+    ),
     AuditRule(
         "log_damaged",
         "error",

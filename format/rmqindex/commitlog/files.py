@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -222,6 +223,16 @@ class MissingPart:
 def gaps_of(files: Sequence[LogFile]) -> tuple[tuple[int, int], ...]:
     """Return the ranges of offsets between files, as start and stop in bytes."""
     return tuple((a.stop, b.start) for a, b in pairwise(files) if a.stop < b.start)
+
+
+def broker_file_size(files: Sequence[LogFile]) -> int | None:
+    """Return the size with which a broker made a plain log's files; None where nothing tells it.
+
+    Those that end where the next one begins tell.
+    """
+    plain = [file for file in files if not file.entry_head]
+    whole = Counter(a.size for a, b in pairwise(plain) if a.stop == b.start)
+    return max(whole, key=lambda size: whole[size], default=None)
 
 
 def file_at(files: Sequence[LogFile], offset: int) -> LogFile | None:

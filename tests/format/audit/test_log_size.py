@@ -1,0 +1,71 @@
+"""The newest file of a CommitLog has the size of the others, or no broker starts with it."""
+
+import os
+import shutil
+
+import pytest
+
+import rmqindex
+from other_broker import running_broker
+from recorded import STORE_KINDS
+
+
+def log_files(store):
+    """Return the files of the log, oldest first."""
+    return sorted((store / "commitlog").iterdir())
+
+
+def found(store):
+    """Return file, size and severity of each finding."""
+    return [
+        (row["file"], row["byte"], row["severity"])
+        for row in rmqindex.verify(store, "auto").to_pylist()
+        if row["rule"] == "log_file_size"
+    ]
+
+
+@pytest.mark.parametrize("more", [-700, -1, 1, 8192])
+def test_another_size_is_an_error(store, more):
+    """A broker that starts compares the sizes, and stops."""
+    last = log_files(store)[-1]
+    assert found(store) == []
+    os.truncate(last, 65_536 + more)
+    assert found(store) == [(str(last), 65_536 + more, "error")]
+
+
+def test_an_empty_file_behind_the_log_is_none_of_it(store):
+    """A broker deletes it when it starts."""
+    (store / "commitlog" / f"{131_072:020d}").touch()
+    assert found(store) == []
+
+
+def test_one_file_tells_nothing(store):
+    """Its size is the broker's own configuration."""
+    first, last = log_files(store)
+    first.unlink()
+    os.truncate(last, 65_000)
+    assert found(store) == []
+
+
+def test_files_with_a_gap_between_them_tell_nothing(store):
+    """None ends where the next one begins, so that any of them may have a wrong size."""
+    first, last = log_files(store)
+    last.rename(last.with_name(f"{131_072:020d}"))
+    os.truncate(first, 60_000)
+    assert found(store) == []
+
+
+@pytest.mark.parametrize(("more", "count"), [(-1, 0), (1, 1)])
+def test_a_running_broker_may_be_making_the_file(store, more, count):
+    """It never makes a longer one."""
+    os.truncate(log_files(store)[-1], 65_536 + more)
+    with running_broker(store):
+        assert len(found(store)) == count
+
+
+@pytest.mark.parametrize("kind", ["plain", "double_write", "dledger", "dledger_after_plain"])
+def test_what_brokers_wrote_has_one_size(tmp_path, kind):
+    """Those of DLedger, too, of which nothing is said."""
+    store = tmp_path / "store"
+    shutil.copytree(STORE_KINDS / kind / "store", store)
+    assert found(store) == []
