@@ -21,12 +21,11 @@ from rmqindex.consumequeue.dispatch import (
     TopicKinds,
     parse_delay_levels,
 )
-from rmqindex.consumequeue.foreign import keep_foreign
 from rmqindex.consumequeue.places import Life
 from rmqindex.consumequeue.predecessors import Predecessors, unit_count
 from rmqindex.consumequeue.reader import ConsumeQueue
 from rmqindex.consumequeue.staging import QueueStaging
-from rmqindex.consumequeue.writers import QueueWriters
+from rmqindex.consumequeue.writers import QueueWriters, keep_foreign
 from rmqindex.errors import CorruptCommitLogError, RmqIndexError, options_of
 from rmqindex.layout.queue import BATCH_UNIT_DTYPE, DEFAULT_DELAY_LEVELS, UNIT_DTYPE
 from rmqindex.layout.store import BATCH_FOLDER, QUEUE_FOLDER
