@@ -7,12 +7,12 @@ The rebuild's own rules find what a rebuild would refuse, so that no remedy is a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from rmqindex.commitlog.log import CommitLog
+from rmqindex.consumequeue.deviations import Deviation, first_hole
 from rmqindex.consumequeue.dispatch import Dispatcher, OmittedTopics, TopicKinds, parse_delay_levels
 from rmqindex.consumequeue.paths import read_unexchanged
 from rmqindex.consumequeue.places import Life, Places, messages_taken
@@ -28,7 +28,6 @@ from rmqindex.consumequeue.reader import (
     UnitFiles,
     all_batches,
     last_offset,
-    torn_units,
 )
 from rmqindex.consumequeue.staging import is_unfinished, queue_folders
 from rmqindex.errors import RmqIndexError
@@ -48,7 +47,7 @@ from rmqindex.transaction.broker_lock import BrokerLock, BrokerState
 from rmqindex.transaction.directories import exists
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -56,8 +55,6 @@ if TYPE_CHECKING:
     from rmqindex.consumequeue.dispatch import QueueUnits, Refusal
     from rmqindex.consumequeue.places import LostUnits
 
-# Units of a queue without a place of their own that are looked for in the rest of it.
-_LOOKED_FOR = 1000
 # The last unit's place is still a 64-bit number.
 _MOST_UNITS = INT64_MAX // UNIT_DTYPE.itemsize
 _MAY_WRITE = {BrokerState.RUNNING, BrokerState.CRASHED}
@@ -122,41 +119,18 @@ def _report_sizes(old: Predecessors, findings: FindingCollector) -> None:
             findings.add(str(file.path), "queue_file_size", file.size, expected, got)
 
 
-@dataclass
-class _Deviation:
-    """Messages of a queue whose units deviate in one way; the first is reported."""
-
-    count: int = 0
-    places: list[int] = field(default_factory=list)
-    offsets: list[int] = field(default_factory=list)
-    got: str = ""
-
-    def add(self, places: Iterable[int], offsets: Iterable[int], got: str) -> None:
-        for place, offset in zip(places, offsets, strict=True):
-            if not self.count:
-                self.got = got
-            self.count += 1
-            if len(self.offsets) < _LOOKED_FOR:
-                self.places.append(place)
-                self.offsets.append(offset)
-
-    def expected(self) -> str:
-        first = f"the unit of the message at {self.offsets[0]}, queue offset {self.places[0]}"
-        return first + (f", and of {self.count - 1} more" if self.count > 1 else "")
-
-
 class _QueueState:
     def __init__(self, queue: ConsumeQueue | None) -> None:
         self.queue = queue
         self.matched = 0
-        self.without = _Deviation()  # messages that have no unit, or that of another message
-        self.differing = _Deviation()  # units with another size or tags code
+        self.without = Deviation()  # messages that have no unit, or that of another message
+        self.differing = Deviation()  # units with another size or tags code
         self.batches: NDArray[Any] | None = None
 
     def begin_anew(self) -> None:
         """Forget the messages of the time before a topic was made again."""
         self.matched = 0
-        self.without = _Deviation()
+        self.without = Deviation()
 
 
 class _Audit:
@@ -433,7 +407,7 @@ class _Audit:
         key = (queue.topic, queue.queue_id, queue.is_batch)
         # A broker that runs or was killed may have begun to write a unit behind the last one.
         is_ended = key not in self._states and self._broker not in _MAY_WRITE
-        hole = _first_hole(queue, self._log.min_offset, is_ended=is_ended)
+        hole = first_hole(queue, self._log.min_offset, is_ended=is_ended)
         if hole is not None:
             self._findings.add(
                 self._name(key),
@@ -477,23 +451,6 @@ class _Audit:
     def _name(self, key: tuple[str, int, bool]) -> str:
         topic, queue_id, is_batch = key
         return str(_folder(self._root, is_batch=is_batch) / topic / str(queue_id))
-
-
-def _first_hole(queue: ConsumeQueue, min_offset: int, *, is_ended: bool) -> int | None:
-    """Return the first place without a unit among those of expired messages of a plain queue."""
-    last = None
-    for batch in () if queue.is_batch else queue.scan(blanks=True, holes=True):
-        places, offsets = (batch[name].to_numpy() for name in ("queue_offset", "phy_offset"))
-        before = np.append(places[0] - 1 if last is None else last, places[:-1])
-        (holes,) = np.nonzero((places != before + 1) & (offsets < min_offset))
-        newer = int(np.argmax(offsets >= min_offset)) if offsets.max() >= min_offset else None
-        if len(holes) and (newer is None or holes[0] < newer):
-            return int(before[holes[0]]) + 1
-        if newer is not None:
-            return None
-        last = places[-1]
-    torn = torn_units(queue) if is_ended and not queue.is_batch else iter(())
-    return next((int(places[0]) for places, _ in torn), None)
 
 
 def _folder(root: Path, *, is_batch: bool) -> Path:
