@@ -269,11 +269,26 @@ def stale_unit(store):
     write_unit(2, 2 * first - second, size)(store)
 
 
+def set_due(store):
+    """Let one delayed message be due a day later than those around it."""
+    path = store / f"consumequeue/SCHEDULE_TOPIC_XXXX/0/{0:020d}"
+    (due,) = struct.unpack_from(">q", path.read_bytes(), 32)
+    patch(path, 32, struct.pack(">q", due + 86_400_000))
+
+
 BATCH = Message(
     sys_flag=0x80, properties=properties_text([("INNER_NUM", "3"), ("INNER_BASE", "0")])
 )
 NO_NUMBER = Message(topic="SCHEDULE_TOPIC_XXXX", properties=properties_text([("DELAY", "x")]))
 FALLS_BACK = [Message(queue_offset=place) for place in (0, 1, 2, 3, 2, 4)]
+DELAYED = [
+    Message(
+        topic="SCHEDULE_TOPIC_XXXX",
+        queue_offset=place,
+        properties=properties_text([("DELAY", "1")]),
+    )
+    for place in range(3)
+]
 MADE_AGAIN = [Message(queue_offset=place) for place in (0, 1, 2, 0, 1)]
 HOLE, MEND_HOLE = overwritten(DEFAULT, 30_000, bytes(200))
 NAME = "20231114231954799"
@@ -364,6 +379,7 @@ CASES = {
     "queue_file_size": Case(lambda store: os.truncate(store / QUEUE, 3_000_000)),
     "queue_unit_missing": Case(lambda store: patch(store / QUEUE, 60, bytes(20))),
     "queue_unit": Case(lambda store: patch(store / QUEUE, 68, struct.pack(">i", 7777))),
+    "queue_due_time": Case(set_due, base=small(DELAYED)),
     "queue_dangling": Case(lambda store: write_unit(count(store), unit(store, 0)[0] + 7)(store)),
     "queue_stray": Case(lambda store: write_unit(count(store), unit(store, 0)[0])(store)),
     "queue_beyond_log": Case(lambda store: write_unit(count(store), 10**9)(store)),

@@ -92,6 +92,15 @@ QUEUE_RULES: tuple[AuditRule, ...] = (
         QUEUES,
     ),
     AuditRule(
+        "queue_due_time",
+        "warning",
+        "A few delayed messages are due sooner or later after they were stored than those of "
+        "their level before and behind them.",
+        "Nothing if the broker had another messageDelayLevel for so short a time; else stop the "
+        "broker and run `rmqindex rebuild-queues STORE --replace`, with the broker's "
+        "messageDelayLevel as `--delay-levels` if broker.conf has one.",
+    ),
+    AuditRule(
         "queue_offset",
         "warning",
         "Messages have their units at other places than their queue offsets, as after a message "

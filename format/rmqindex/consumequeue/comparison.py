@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from rmqindex.commitlog.log import CommitLog
-from rmqindex.consumequeue.deviations import Deviation, first_hole
+from rmqindex.consumequeue.deviations import Deviation, DueTimes, first_hole
 from rmqindex.consumequeue.dispatch import Dispatcher, OmittedTopics, TopicKinds, parse_delay_levels
 from rmqindex.consumequeue.paths import read_unexchanged
 from rmqindex.consumequeue.places import Life, Places, messages_taken
@@ -125,6 +125,7 @@ class _QueueState:
         self.matched = 0
         self.without = Deviation()  # messages that have no unit, or that of another message
         self.differing = Deviation()  # units with another size or tags code
+        self.due_times = DueTimes()
         self.batches: NDArray[Any] | None = None
 
     def begin_anew(self) -> None:
@@ -249,7 +250,7 @@ class _Audit:
         elif units.is_batch:
             found, same, got = self._batch_units(state, units)
         else:
-            found, same, got = self._plain_units(state.queue, units)
+            found, same, got = self._plain_units(state, units)
         self._judged = (units.phy_offset, found)
         taken = np.zeros(len(found), np.bool_)
         for run in places.take(units):
@@ -284,9 +285,11 @@ class _Audit:
         return self._present.get(key)
 
     def _plain_units(
-        self, queue: ConsumeQueue, units: QueueUnits
+        self, state: _QueueState, units: QueueUnits
     ) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.int64]]:
         """Return whether each message has its unit, an equal one, and whose unit has its place."""
+        queue = state.queue
+        assert queue is not None
         size = queue.files[0].size
         inside = (units.queue_offset >= 0) & (units.queue_offset < _MOST_UNITS)
         data = np.zeros(len(inside), UNIT_DTYPE)
@@ -301,8 +304,8 @@ class _Audit:
         extension = self._root / EXTENSION_FOLDER / queue.topic / str(queue.queue_id)
         if not fits.all() and exists(extension):
             fits |= codes < _LEAST_TAGS_CODE
-        if queue.topic == SCHEDULE_TOPIC:  # the delays are the broker's own configuration
-            fits |= codes >= units.store_timestamp
+        if queue.topic == SCHEDULE_TOPIC:
+            fits |= state.due_times.see(units, codes, found)
         same &= fits
         return found, same, np.where(there, data["phy_offset"], -1)
 
@@ -354,6 +357,8 @@ class _Audit:
         without, differing = state.without, state.differing
         if differing.count:
             self._findings.add(folder, "queue_unit", None, differing.expected(), differing.got)
+        for expected, got in state.due_times.odd():
+            self._findings.add(folder, "queue_due_time", None, expected, got)
         if state.matched and life in (Life.DELETED, Life.PROVED_DELETED):
             got = f"{state.matched} of the deleted topic"
             self._findings.add(folder, "queue_deleted", None, "no unit, as the topic has none", got)

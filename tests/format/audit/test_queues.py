@@ -478,6 +478,52 @@ def test_a_delayed_message_is_due_no_earlier_than_it_was_stored(tmp_path, later,
     assert {rule for rule, _ in found(tmp_path)} == rules
 
 
+@pytest.mark.parametrize(
+    ("seconds", "odd"),
+    [
+        pytest.param([5, 5, 7, 5, 5], [2], id="one between others"),
+        pytest.param([5, 6, 8, 8, 5], [1, 2], id="several in a row"),
+        pytest.param([7, 7, 9, 7], [2], id="another table than by default"),
+        pytest.param([*[5] * 12, *[7] * 9, 5], [12], id="a few"),
+        pytest.param([*[5] * 12, *[7] * 10, 5], [], id="another table for a while"),
+        pytest.param([5, 5, 7], [], id="another table from the last one on"),
+        pytest.param([7, 5, 5], [], id="another table before"),
+        pytest.param([7, 7, 7, 9, 9, 5], [], id="two changes"),
+    ],
+)
+def test_a_few_messages_are_due_as_those_of_their_level_around_them(tmp_path, seconds, odd):
+    """A broker's delays may change, but not for a few messages in between."""
+    pairs = properties_text([("DELAY", "2")])
+    messages = [
+        Message(topic="SCHEDULE_TOPIC_XXXX", queue_id=1, queue_offset=place, properties=pairs)
+        for place in range(len(seconds))
+    ]
+    offsets = made(tmp_path, messages)
+    rebuild_consume_queues(tmp_path, tmp_path)
+    path = queue_file(tmp_path, "SCHEDULE_TOPIC_XXXX", 1)
+    for place, (message, delay) in enumerate(zip(messages, seconds, strict=True)):
+        offset, size, _ = unit_at(path, place)
+        due = message.store_timestamp + 1000 * delay
+        write_unit(path, place, struct.pack(">qiq", offset, size, due))
+    rows = [row for row in verify(tmp_path, "auto").to_pylist() if "queue" in row["rule"]]
+    assert {(row["rule"], row["severity"]) for row in rows} <= {("queue_due_time", "warning")}
+    assert [row["got"].split()[0] for row in rows] == [str(seconds[place]) for place in odd]
+    told = [int(re.search(r"message at (\d+)", row["expected"])[1]) for row in rows]
+    assert told == [offsets[place] for place in odd]
+
+
+@pytest.mark.parametrize("millis", [1, 999, 5_001])
+def test_a_delay_is_of_whole_seconds(tmp_path, millis):
+    """As a broker's table writes it, so that a damaged bit is found in the only unit, too."""
+    delayed = Message(topic="SCHEDULE_TOPIC_XXXX", properties=properties_text([("DELAY", "2")]))
+    made(tmp_path, [delayed])
+    rebuild_consume_queues(tmp_path, tmp_path)
+    path = queue_file(tmp_path, delayed.topic)
+    offset, size, _ = unit_at(path, 0)
+    write_unit(path, 0, struct.pack(">qiq", offset, size, delayed.store_timestamp + millis))
+    assert {rule for rule, _ in found(tmp_path)} == {"queue_unit"}
+
+
 def test_a_number_at_which_a_broker_stops_is_an_error(tmp_path):
     """It dispatches nothing behind that message, and after a crash its log ends there."""
     bad = Message(topic="SCHEDULE_TOPIC_XXXX", properties=properties_text([("DELAY", "x")]))
