@@ -32,7 +32,7 @@ from pyspark_rmqindex.stream.checkpoint import (
     offsets_to_json,
 )
 from rmqindex import CommitLog, RmqIndexError
-from rmqindex.commitlog import LogMark, follow, next_record, place_of, written_end
+from rmqindex.commitlog import LogMark, follow, has_room, next_record, place_of, written_end
 from rmqindex.storage import from_json, read_steady, to_json
 from rmqindex.transaction import exists
 
@@ -113,7 +113,7 @@ class MessageStreamReader(CheckpointedReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  (Spark's name)
         """Return where a new stream begins."""
         return offsets_to_json(
-            {store: self._first(log) for store, log in self._logs() if log.files}
+            {store: self._first(store, log) for store, log in self._logs() if log.files}
         )
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  (Spark's name)
@@ -126,7 +126,11 @@ class MessageStreamReader(CheckpointedReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  (Spark's name)
         """Remember where the logs end now, where the stream will stop."""
-        self._target = {store: self._end_of(log).offset for store, log in self._logs() if log.files}
+        self._target = self._steady(
+            lambda: {
+                store: self._end_of(store, log).offset for store, log in self._logs() if log.files
+            }
+        )
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Return where the next batch ends."""
@@ -156,8 +160,7 @@ class MessageStreamReader(CheckpointedReader, SupportsTriggerAvailableNow):
                 mode=self._options.mode,
                 on_malformed=self._warn,
             )
-            if progress.wait is not None:
-                self._warn(f"{store}: {progress.wait}")
+            self._tell_wait(store, progress.wait)
             if progress.end > begin.offset:
                 offsets[store] = LogOffset(progress.end, progress.last)
         return offsets_to_json(offsets)
@@ -220,16 +223,22 @@ class MessageStreamReader(CheckpointedReader, SupportsTriggerAvailableNow):
                     "checkpoint, which returns all messages again"
                 )
 
-    def _end_of(self, log: CommitLog) -> LogOffset:
+    def _end_of(self, store: str, log: CommitLog) -> LogOffset:
         progress = written_end(log, self._options.mode)
+        self._tell_wait(store, progress.wait)
         return LogOffset(progress.end, progress.last)
 
-    def _first(self, log: CommitLog) -> LogOffset:
+    def _tell_wait(self, store: str, wait: str | None) -> None:
+        """Log once that a log's last message waits, where it does."""
+        if wait is not None:
+            self._warn(f"{store}: {wait}")
+
+    def _first(self, store: str, log: CommitLog) -> LogOffset:
         """Return where a new stream begins in one log."""
         position = self._options.starting_position
         if position == "earliest":
             return LogOffset(log.min_offset)
-        end = self._end_of(log)
+        end = self._end_of(store, log)
         if position in {"latest", end.offset}:
             return end
         offset = int(position)
@@ -247,7 +256,8 @@ class MessageStreamReader(CheckpointedReader, SupportsTriggerAvailableNow):
             return LogOffset(log.min_offset)
         begin = place_of(log, offset.offset)
         if begin > offset.offset:
-            self._report_loss(_lost(store, offset.offset, begin, "the files are gone"))
+            if has_room(offset.offset, begin):
+                self._report_loss(_lost(store, offset.offset, begin, "the files are gone"))
             return LogOffset(begin)
         if begin == offset.offset and (
             offset.last is None or offset.last.is_of(log, offset.offset) or offset.last.is_gone(log)

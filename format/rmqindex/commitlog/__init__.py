@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from rmqindex.commitlog.snapshot import missing_parts as missing_parts
     from rmqindex.commitlog.tailing import LogMark as LogMark
     from rmqindex.commitlog.tailing import follow as follow
+    from rmqindex.commitlog.tailing import has_room as has_room
     from rmqindex.commitlog.tailing import next_record as next_record
     from rmqindex.commitlog.tailing import place_of as place_of
     from rmqindex.commitlog.tailing import whole_end as whole_end

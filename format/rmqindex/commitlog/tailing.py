@@ -41,6 +41,7 @@ from rmqindex.commitlog.walk import (
 )
 from rmqindex.errors import CorruptCommitLogError, RmqIndexError
 from rmqindex.indexfile.fingerprint import checksum_of
+from rmqindex.layout.record import MIN_BLANK_SIZE, MIN_RECORD_SIZE
 from rmqindex.record.records import Fault, store_timestamp_of
 from rmqindex.transaction.broker_lock import BrokerState
 
@@ -153,6 +154,11 @@ def place_of(log: CommitLog, offset: int) -> int:
             return max(offset, file.start)
     # The next file will begin where the last one ends; beyond that, the log has become shorter.
     return min(offset, log.files[-1].stop) if log.files else offset
+
+
+def has_room(start: int, stop: int) -> bool:
+    """Return whether a file that ended at ``stop`` may have had a message at ``start``, bytes."""
+    return stop - start >= MIN_RECORD_SIZE + MIN_BLANK_SIZE
 
 
 def next_record(log: CommitLog, offset: int) -> Progress:

@@ -44,6 +44,8 @@ V6_EXTRA = IPV6_SIZE - IPV4_SIZE
 
 # Empty body, topic and properties, IPv4 hosts, message version 1.
 MIN_RECORD_SIZE = 91
+# CommitLog.END_FILE_MIN_BLANK_LENGTH.
+MIN_BLANK_SIZE = 8
 # MappedFile sizes are a 32-bit int in the broker.
 MAX_FILE_SIZE = 2**31 - 1
 # UtilAll.offset2FileName; files of queues are named alike.

@@ -18,7 +18,7 @@ from rmqindex.commitlog.files import file_at
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.commitlog.selection import select_messages
 from rmqindex.commitlog.snapshot import PassedOver
-from rmqindex.commitlog.tailing import LogMark, follow, next_record, place_of, written_end
+from rmqindex.commitlog.tailing import LogMark, follow, has_room, next_record, place_of, written_end
 from rmqindex.storage.identity import FileChangedError
 from rmqindex.storage.opening import UnsteadyError
 
@@ -155,10 +155,11 @@ class Follower:
             return self._at
         at = place_of(log, self._at)
         if at > self._at:
-            self._tell(
-                f"{self._path}: the messages from offset {self._at} to {at} are lost: their files "
-                "are gone"
-            )
+            if has_room(self._at, at):
+                self._tell(
+                    f"{self._path}: the messages from offset {self._at} to {at} are lost: their "
+                    "files are gone"
+                )
             self._marks.clear()
             self._go_on(at, None)
         elif at < self._at or not self._is_same(log):

@@ -129,6 +129,19 @@ def test_available_now_ends_where_it_began(live):
     assert rows == live.offsets[:50]
 
 
+def test_available_now_says_that_the_last_message_waits(live, caplog):
+    """Its body was not written yet, and no lock tells that no broker writes it."""
+    live.send(5)
+    path = max(live.log.directory.iterdir())
+    data = path.read_bytes()
+    body = data.rindex(b"xx")
+    path.write_bytes(data[:body] + bytes(2) + data[body + 2 :])
+    reader = open_stream(live.root)
+    reader.prepareForTriggerAvailableNow()
+    assert next_batch(reader, reader.initialOffset())[1] == live.offsets[:4]
+    assert caplog.text.count(f"the message at offset {live.offsets[4]}, the CommitLog's last") == 1
+
+
 def test_a_stream_may_begin_at_the_end_or_at_a_message(live):
     """An offset at which no message starts is refused."""
     live.send(60)
@@ -169,6 +182,28 @@ def test_messages_that_expired_are_an_error_or_passed_over(live, caplog):
         rows += more
     assert rows == [each for each in live.offsets if each >= FILE_SIZE]
     assert caplog.text.count("are lost") == 1
+
+
+@pytest.mark.parametrize("fails", ["true", "false"])
+def test_an_expired_end_of_a_file_in_which_no_message_had_room_is_no_loss(live, caplog, fails):
+    """A broker fills it with a blank, and begins the next message in the next file."""
+    now = time.time_ns() // 1_000_000
+    for body in (b"x" * 3900, b"y"):
+        live.offsets.append(live.log.append(Message(body=body, store_timestamp=now)))
+    first = min(live.log.directory.iterdir())
+    only = open_stream(live.root, maxMessagesPerTrigger="1", failOnDataLoss=fails)
+    offset, rows = next_batch(only, only.initialOffset())
+    (place,) = offset.values()
+    assert rows == live.offsets[:1]
+    assert FILE_SIZE - place["offset"] < 99
+    first.unlink()
+    reader = open_stream(live.root, failOnDataLoss=fails)
+    rows = []
+    for _ in range(2):
+        offset, more = next_batch(reader, offset)
+        rows += more
+    assert rows == live.offsets[1:]
+    assert "lost" not in caplog.text
 
 
 def test_a_file_that_expires_between_planning_and_reading_is_passed_over(live, caplog):

@@ -898,7 +898,15 @@ class Judge:
 
     # Streams.
 
+    def _doubled(self, outcome: Outcome) -> list[str]:
+        """Say what a stream gave twice; what was there once may have come again."""
+        twice = [row for row, count in Counter(outcome.rows).items() if count > 1]
+        is_told = bool(self.truth.once) or self.is_copy or self.power_was_cut or outcome.notes
+        return [f"doubled: by a stream {_some(twice)}"] if twice and not is_told else []
+
     def _entry_stream(self, outcome: Outcome) -> list[str]:
+        if doubled := self._doubled(outcome):
+            return doubled
         got = Counter((row[2], row[3]) for row in outcome.rows)
         sure = Counter((one.key_hash, one.offset) for one in self.truth.surely("entries"))
         lost = sure - got
@@ -911,6 +919,8 @@ class Judge:
         return []
 
     def _message_stream(self, outcome: Outcome) -> list[str]:
+        if doubled := self._doubled(outcome):
+            return doubled
         got = {(row[0], row[1], row[3]) for row in outcome.rows}
         sure = {(one.offset, one.topic, one.size) for one in self.truth.surely("messages")}
         lost = sorted(sure - got)

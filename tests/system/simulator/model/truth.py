@@ -267,18 +267,21 @@ class Truth:
         """Return the light queues of messages whose numbers in them are not those of their units.
 
         A broker that cannot read such a number gives no unit; one that it can read may still be
-        another than that of the place where the unit then stands.
+        another than that of the place where the unit then stands, or that of an older message.
         """
         places = {(unit.topic, unit.offset): unit.queue_offset for unit in self.units}
         found = {}
+        given: Counter[tuple[str, int | None]] = Counter()
         for one in self.messages:
             properties = dict(one.properties)
             names = properties.get("INNER_MULTI_DISPATCH", "").split(",")
             texts = properties.get("INNER_MULTI_QUEUE_OFFSET", "").split(",")
             numbers = [records.java_number(text, 64) for text in texts]
-            pairs = zip(names, numbers, strict=False)
+            pairs = list(zip(names, numbers, strict=False))
             stand = [places.get((name, one.offset), number) for name, number in pairs]
-            if names != [""] and (None in numbers or numbers != stand):
+            is_taken = any(given[pair] for pair in pairs)
+            given.update(pairs)
+            if names != [""] and (None in numbers or numbers != stand or is_taken):
                 found[one.offset] = names
         return found
 
