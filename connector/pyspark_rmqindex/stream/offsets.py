@@ -229,15 +229,15 @@ def _all_other(
     A broker that starts after a crash keeps the files up to its checkpoint, and indexes none of
     their messages again.
     """
-    begun = offset.begun or ()
-    is_any_left = any(file.name in begun for file in files)
-    if len(begun) < 2 or is_any_left or not rest:
+    known = {*(offset.begun or ()), *offset.pending}
+    is_any_left = any(file.name in known for file in files)
+    if len(known) < 2 or is_any_left or not rest:
         return ""
     following = rest[0].file
-    if following.begin_phy_offset >= offset.begin_phy_offset:
+    if following.begin_phy_offset >= max([offset.begin_phy_offset, *offset.pending.values()]):
         return ""
     return (
-        f"{directory}: expected some of the {len(begun)} files that were read, got none, and "
+        f"{directory}: expected some of the {len(known)} files that were there, got none, and "
         f"{following.name}, which begins before the last of them did: the index was made "
         "anew, as by `rmqindex relayout` or `rebuild --replace`; a stream with a new checkpoint "
         "returns all"

@@ -235,10 +235,13 @@ def test_an_index_of_which_all_files_were_made_anew_is_not_returned_again():
     offset = step(directory, None)
     directory.files = {name(3): [10, 20, 30], name(4): [40, 50, 60]}
     assert state(directory, offset).loss == (
-        f"{DIRECTORY}: expected some of the 2 files that were read, got none, and {name(3)}, which "
-        "begins before the last of them did: the index was made anew, as by `rmqindex relayout` or "
-        "`rebuild --replace`; a stream with a new checkpoint returns all"
+        f"{DIRECTORY}: expected some of the 2 files that were there, got none, and {name(3)}, "
+        "which begins before the last of them did: the index was made anew, as by "
+        "`rmqindex relayout` or `rebuild --replace`; a stream with a new checkpoint returns all"
     )
+    directory, offset = two_files()  # also where the second one was not begun
+    directory.files = {name(3): [10, 20, 30], name(4): [40, 50, 60]}
+    assert "the index was made anew" in state(directory, offset).loss
 
 
 def test_a_broker_whose_older_files_have_expired_since_a_crash_has_made_nothing_anew():
@@ -253,7 +256,9 @@ def test_a_broker_whose_older_files_have_expired_since_a_crash_has_made_nothing_
 
 def test_a_broker_that_indexes_anew_after_a_crash_loses_nothing():
     """It deletes its last file and begins, under a new name, with messages that it had indexed."""
-    directory, offset = two_files()
+    directory = Directory()
+    directory.files = {name(1): [10, 20, 30, 40]}
+    offset = step(directory, None, 3)
     directory.files = {name(3): [20, 30, 40, 50, 60, 70]}
     found = state(directory, offset)
     assert found.loss == ""
