@@ -22,7 +22,7 @@ from rmqindex.commitlog.log import CommitLog
 from rmqindex.consumequeue.reader import ConsumeQueue
 from rmqindex.errors import RmqIndexError
 from rmqindex.layout.index_file import INT64_MAX, INT64_MIN
-from rmqindex.layout.store import BATCH_FOLDER, QUEUE_FOLDER
+from rmqindex.layout.store import BATCH_FOLDER, INDEX_FOLDER, QUEUE_FOLDER
 from rmqindex.query.compared_parts import (
     ENTRY,
     MESSAGE,
@@ -263,6 +263,9 @@ def _side(
 
 def _without_index(path: Location, error: RmqIndexError, stack: ExitStack) -> _Side:
     """Open a log, or queues, whose folders have numbers as IndexFiles do; else raise the error."""
+    is_of_queues = not {path.name, path.parent.name}.isdisjoint((QUEUE_FOLDER, BATCH_FOLDER))
+    if not is_of_queues and (path.name == INDEX_FOLDER or exists(path.child(INDEX_FOLDER))):
+        raise error
     try:
         log = stack.enter_context(CommitLog(path))
         return _Side(frozenset({"messages"}), log=log)

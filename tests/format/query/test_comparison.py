@@ -264,6 +264,25 @@ class TestCommon:
 class TestRefused:
     """What is no comparison."""
 
+    @pytest.mark.parametrize("part", ["", "/index"])
+    @pytest.mark.parametrize("is_first", [True, False])
+    def test_an_index_that_cannot_be_used_is_not_taken_for_a_log_or_queues(
+        self, copy, part, is_first
+    ):
+        """Which it would lead to by its numbered folder: all parts but the entries are the same."""
+        (copy / "index" / "1").mkdir()
+        paths = [f"{copy}{part}", f"{STORE}{part}"][:: 1 if is_first else -1]
+        with pytest.raises(RmqIndexError, match="index/1: expected an IndexFile, got a directory"):
+            compare_stores(*paths)
+
+    def test_queues_of_a_topic_named_index_are_compared(self, copy):
+        """Whose folder is called as that of an index."""
+        (topic, *_) = (copy / "consumequeue").iterdir()
+        topic.rename(topic.with_name("index"))
+        for path in (copy / "consumequeue", copy / "consumequeue" / "index"):
+            (part,) = compare_stores(path, path).parts
+            assert (part.part, part.same, part.a_count > 0) == ("units", True, True)
+
     def test_a_path_that_is_absent(self, tmp_path):
         """By its name."""
         with pytest.raises(RmqIndexError, match="no such file"):
