@@ -14,13 +14,14 @@ from rmqindex.bulk.files import BuiltFile, build_file, plan_append, plan_files
 from rmqindex.bulk.job import check_file_not_indexed, without_indexed
 from rmqindex.bulk.sorted_runs import RunSet
 from rmqindex.errors import RmqIndexError
+from rmqindex.indexwriter.file_lock import ensure_not_appended
 from rmqindex.storage.disk import make_directories
 from rmqindex.storage.location import Location
 from rmqindex.store.checkpoint import present_checkpoint, raise_checkpoint
 from rmqindex.store.names import latest_name, next_names
 from rmqindex.store.store import index_entries
 from rmqindex.times import zone_of
-from rmqindex.transaction.broker_lock import BrokerLock, ensure_not_appended
+from rmqindex.transaction.broker_lock import BrokerLock
 from rmqindex.transaction.local_staging import LocalStaging
 
 if TYPE_CHECKING:

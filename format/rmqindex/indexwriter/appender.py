@@ -11,7 +11,6 @@ Plain writes are used, not a writable mapping: a full disk is then an ``OSError`
 
 from __future__ import annotations
 
-import contextlib
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from rmqindex.errors import RmqIndexError
+from rmqindex.indexwriter.file_lock import held
 from rmqindex.layout.index_file import (
     ENTRY_DTYPE,
     ENTRY_SIZE,
@@ -35,7 +35,6 @@ from rmqindex.storage.disk import move_synced, naming, sync_name
 from rmqindex.storage.opening import flushing
 from rmqindex.storage.writable import WritableFile
 from rmqindex.transaction.append_undo import restore_places
-from rmqindex.transaction.broker_lock import hold_file, release_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rmqindex.indexfile.geometry import Layout
+    from rmqindex.indexwriter.file_lock import FileHold
 
 
 # How many entries are linked at a time: their working arrays stay in the processor's cache.
@@ -104,11 +104,11 @@ class EntryAppender:
         slots: int32, native byte order: the newest position of every slot.
     """
 
-    def __init__(self, file: WritableFile, layout: Layout, header: IndexHeader) -> None:
-        """Take over an open file whose slots are all empty; see :meth:`create`, :meth:`resume`."""
+    def __init__(self, hold: FileHold, layout: Layout, header: IndexHeader) -> None:
+        """Take over a held file whose slots are all empty; see :meth:`create`, :meth:`resume`."""
         self.layout = layout
-        self._file = file
-        self._path = Path(file.name)
+        self._hold, self._file = hold, hold.file
+        self._path = Path(hold.file.name)
         self._written_header = header
         self._begin_timestamp = header.begin_timestamp
         self._end_timestamp = header.end_timestamp
@@ -135,13 +135,12 @@ class EntryAppender:
         """Make a sparse IndexFile without entries, ``index_count`` 0 on disk."""
         offset, timestamp = max(prev_end_phy_offset, 0), max(prev_end_timestamp, 0)
         header = IndexHeader(timestamp, timestamp, offset, offset)
-        with _closed_on_error(WritableFile(path, os.O_RDWR | os.O_CREAT)) as file:
-            hold_file(path, file.fileno())
-            if os.fstat(file.fileno()).st_size:
+        with held(WritableFile(path, os.O_RDWR | os.O_CREAT)) as hold:
+            if os.fstat(hold.file.fileno()).st_size:
                 raise FileExistsError(f"{path}: expected no file, got one with content")
-            file.resize(layout.file_size)
-            file.write_at(header.to_bytes(), 0)
-            appender = cls(file, layout, header)
+            hold.file.resize(layout.file_size)
+            hold.file.write_at(header.to_bytes(), 0)
+            appender = cls(hold, layout, header)
             appender._is_new = True
             return appender
 
@@ -156,10 +155,9 @@ class EntryAppender:
 
         An ``index_count`` of 0 or less counts as 1, as when the broker loads a file.
         """
-        with _closed_on_error(WritableFile(path, os.O_RDWR)) as file:
-            hold_file(path, file.fileno())
-            header = IndexHeader.from_bytes(header_to_write(path, file.fileno()))
-            appender = cls(file, layout, header)
+        with held(WritableFile(path, os.O_RDWR)) as hold:
+            header = IndexHeader.from_bytes(header_to_write(path, hold.file.fileno()))
+            appender = cls(hold, layout, header)
             appender._is_resumed = True
             if numbers is None:
                 appender._read_slots(0, layout.hash_slot_num)
@@ -232,6 +230,7 @@ class EntryAppender:
 
     def put(self, key_hash: int, phy_offset: int, store_timestamp: int) -> bool:
         """Append one entry and return True; do nothing and return False when the file is full."""
+        self._hold.ensure_own()
         if not self.free:
             return False
         slot = key_hash % self.layout.hash_slot_num
@@ -259,6 +258,7 @@ class EntryAppender:
         store_timestamps: NDArray[np.int64],
     ) -> int:
         """Append entries until the file is full, and return how many were appended."""
+        self._hold.ensure_own()
         count = min(len(key_hashes), self.free)
         done = 0
         if count and self._index_count == FIRST_POSITION:
@@ -388,7 +388,7 @@ class EntryAppender:
         """Close the file without a flush."""
         self._pending = bytearray()
         if not self._file.closed:
-            release_file(self._file.fileno())
+            self._hold.release()
         self._file.close()
 
     def mark_slots_changed(self, numbers: NDArray[np.int64]) -> None:
@@ -428,6 +428,7 @@ class EntryAppender:
             yield start, np.frombuffer(data, dtype=ENTRY_DTYPE)
 
     def _write(self, data: bytes | bytearray | memoryview, offset: int) -> None:
+        self._hold.ensure_own()
         try:
             self._file.write_at(data, offset)
         except BaseException:
@@ -438,15 +439,6 @@ class EntryAppender:
     def _slot_page(number: NDArray[np.integer] | int) -> NDArray[np.integer] | int:
         """Return the page of the file, from 0, that contains a slot."""
         return (number + _HEADER_SLOTS) // _PAGE_SLOTS
-
-
-@contextlib.contextmanager
-def _closed_on_error(file: WritableFile) -> Iterator[WritableFile]:
-    try:
-        yield file
-    except BaseException:
-        file.close()
-        raise
 
 
 def _wrap(value: int, bits: int) -> int:

@@ -24,7 +24,7 @@ from rmqindex.layout.index_file import INDEX_COUNT_OFFSET, INT32_MAX, IndexHeade
 from rmqindex.layout.store import INDEX_FOLDER
 from rmqindex.storage.location import Location
 from rmqindex.transaction.append_undo import AppendUndo
-from rmqindex.transaction.broker_lock import BrokerLock, StoreHold
+from rmqindex.transaction.broker_lock import BrokerLock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -106,12 +106,9 @@ class IndexFileWriter:
             raise ValueError(f"{path}: only a local file can be written")
         self._path = local
         self._lock = threading.RLock()
-        is_stored = local.absolute().parent.name == INDEX_FOLDER
-        self._hold = (
-            BrokerLock.around(local.parent).hold(allow_live_store=allow_live_store)
-            if is_stored
-            else StoreHold()
-        )
+        folder = local.absolute().parent
+        lock = BrokerLock.around(folder) if folder.name == INDEX_FOLDER else BrokerLock((), folder)
+        self._hold = lock.hold(allow_live_store=allow_live_store)
         try:
             self._appender = open_appender(local, layout, prev_end_phy_offset, prev_end_timestamp)
         except BaseException:

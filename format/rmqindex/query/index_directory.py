@@ -25,7 +25,6 @@ from rmqindex.query.loading import (
     index_directory,
     loadable,
     next_name,
-    sole_writer,
     stored_checkpoint,
     write_loaded_count,
 )
@@ -35,14 +34,13 @@ from rmqindex.store.contents import hold_writable
 from rmqindex.store.snapshot import read_listed
 from rmqindex.store.store import index_entries
 from rmqindex.times import zone_of
-from rmqindex.transaction.broker_lock import StoreHold, ensure_not_appended
+from rmqindex.transaction.broker_lock import StoreHold
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from datetime import tzinfo
     from types import TracebackType
 
-    from rmqindex.query.loading import SoleWriter
     from rmqindex.storage.location import Location, PathLike
     from rmqindex.transaction.directories import FileEntry
 
@@ -153,9 +151,10 @@ class IndexDirectory:
         self._is_published, self._closed = True, False
         self._files: list[IndexFile] = []
         self._hold = StoreHold()
-        self._sole: SoleWriter | None = None
         if writable:
-            self._hold = hold_writable(Path(self._path), allow_live_store=allow_live_store)
+            self._hold = hold_writable(
+                Path(self._path), allow_live_store=allow_live_store, alone=True
+            )
         try:
             self._load_files(layout, last_exit_ok=last_exit_ok)
         except BaseException:
@@ -165,9 +164,9 @@ class IndexDirectory:
     def _load_files(self, layout: Layout | None, *, last_exit_ok: bool) -> None:
         writable = self._writable
         if writable:
-            self._sole = sole_writer(Path(self._path))
-            finish_writes(Path(self._path))
             make_directories(Path(self._path))
+            self._hold.share(Path(self._path), alone=True)
+            finish_writes(Path(self._path))
 
         def load(entries: Sequence[FileEntry]) -> None:
             self._close_files()
@@ -194,7 +193,6 @@ class IndexDirectory:
             return
         file.close()
         if self._writable:
-            ensure_not_appended(path)
             Path(path).unlink()
 
     def _open(self, path: PathLike) -> IndexFile:
@@ -347,7 +345,6 @@ class IndexDirectory:
 
         Raises:
             ValueError: The directory is closed.
-            RmqIndexError: A writer has a file open.
             OSError: A file cannot be deleted.
         """
         self._check_open()
@@ -355,7 +352,6 @@ class IndexDirectory:
         while len(self._files) > 1 and self._files[0].header.end_phy_offset < offset:
             file = self._files[0]
             if self._writable:
-                ensure_not_appended(file.path)
                 Path(file.path).unlink()
             file.close()
             del self._files[0]
@@ -432,7 +428,7 @@ class IndexDirectory:
 
     @_one_at_a_time
     def _abandon(self) -> None:
-        self._closed, self._sole = True, None
+        self._closed = True
         with self._hold:
             if self._appender is not None:
                 self._appender.close()

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 from dataclasses import replace
 from datetime import UTC
 from typing import TYPE_CHECKING
-from weakref import WeakValueDictionary
 
 from rmqindex.errors import RmqIndexError, counted
 from rmqindex.indexfile.geometry import Layout
@@ -102,32 +100,6 @@ def stored_checkpoint(index: Path | str) -> StoreCheckpoint | None:
     local = Location.of(index).local
     path = None if local is None else local.parent / CHECKPOINT_NAME
     return StoreCheckpoint.load(path) if path is not None and path.is_file() else None
-
-
-class SoleWriter:
-    """Marks a directory as open for writing in this process, as long as somebody keeps it."""
-
-
-_WRITERS: WeakValueDictionary[str, SoleWriter] = WeakValueDictionary()
-_WRITERS_LOCK = threading.Lock()
-os.register_at_fork(after_in_child=_WRITERS.clear)
-
-
-def sole_writer(directory: Path) -> SoleWriter:
-    """Return the mark of the one writer of a directory; a file has a lock once it is written to.
-
-    Raises:
-        RmqIndexError: Another one has it open.
-    """
-    with _WRITERS_LOCK:
-        name = os.path.realpath(directory)
-        if name in _WRITERS:
-            raise RmqIndexError(
-                f"{directory}: expected no writer, got a writable IndexDirectory of this process; "
-                "close it first, or share it, as threads may"
-            )
-        _WRITERS[name] = mark = SoleWriter()
-        return mark
 
 
 def finish_writes(directory: Path) -> None:

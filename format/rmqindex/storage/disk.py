@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import itertools
 import os
 import re
 import stat
+import struct
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +29,9 @@ if TYPE_CHECKING:
 _SAFE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 #: The names in an index directory that a record may contain.
 INDEX_NAME = re.compile(r"[+-]?\d{1,40}")
+# Linux's struct flock: l_type, l_whence, l_start, l_len, l_pid.
+_FLOCK = struct.Struct("hhqqi4x")
+_HELD = (errno.EAGAIN, errno.EACCES)
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 
 
@@ -191,3 +196,42 @@ def _refusal(path: str | os.PathLike[str], expected: str, mode: int) -> RmqIndex
         )
     kind = "a file" if stat.S_ISREG(mode) else "neither a file nor a directory"
     return RmqIndexError(f"{os.fspath(path)}: expected {expected}, got {kind}")
+
+
+def lock_byte(descriptor: int, start: int) -> bool:
+    """Lock a byte of an open file, shared where it is read-only; False where another holds it."""
+    access = fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE
+    kind = fcntl.F_RDLCK if access == os.O_RDONLY else fcntl.F_WRLCK
+    try:
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(kind, os.SEEK_SET, start, 1, 0))
+    except OSError as error:
+        if error.errno in _HELD:
+            return False
+        raise
+    return True
+
+
+def unlock(descriptor: int) -> None:
+    """Unlock all of a file, before it is closed: that leaves the locks to forked copies."""
+    with contextlib.suppress(OSError):
+        whole = _FLOCK.pack(fcntl.F_UNLCK, os.SEEK_SET, 0, 0, 0)
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, whole)
+
+
+def locked_by(descriptor: int, start: int, length: int = 1) -> tuple[int, int] | None:
+    """Return start and process of a lock that somebody holds on some of a file's bytes."""
+    wanted = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, start, length, 0)
+    answer = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, wanted)
+    kind, _, start, _, pid = _FLOCK.unpack(answer)
+    return None if kind == fcntl.F_UNLCK else (start, pid)
+
+
+def lock_directory(descriptor: int, *, alone: bool) -> bool:
+    """Lock an open directory, with others or alone; False where another one holds it."""
+    try:
+        fcntl.flock(descriptor, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # of a file system without such locks
+        pass
+    return True

@@ -248,8 +248,16 @@ def _rocksdb_index(folder: Location) -> Location | None:
 # --- Writes -----------------------------------------------------------------------------------
 
 
-def hold_writable(directory: Path, *, allow_live_store: bool, dry_run: bool = False) -> StoreHold:
+def hold_writable(
+    directory: Path, *, allow_live_store: bool, dry_run: bool = False, alone: bool = False
+) -> StoreHold:
     """Refuse a local directory that must not be written to, else hold the lock of its store.
+
+    Args:
+        directory: The directory.
+        allow_live_store: Whether to go on where a broker runs.
+        dry_run: Whether nothing will be written.
+        alone: As :meth:`BrokerLock.hold` takes it.
 
     Returns:
         The hold, to be closed when everything is written.
@@ -257,7 +265,7 @@ def hold_writable(directory: Path, *, allow_live_store: bool, dry_run: bool = Fa
     lock = BrokerLock.around(directory)
     for store in lock.roots:
         refuse_target(Location.of(directory), Location.of(store))
-    return lock.hold(allow_live_store=allow_live_store or dry_run)
+    return lock.hold(allow_live_store=allow_live_store or dry_run, alone=alone)
 
 
 def refuse_target(directory: Location, store: Location | None = None) -> None:

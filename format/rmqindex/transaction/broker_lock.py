@@ -5,6 +5,9 @@ A running broker holds a POSIX record lock on the first byte of ``<store root>/l
 Writers hold the same byte by an open-file-description lock, which conflicts with the broker's, and
 which no other descriptor of the file releases when it is closed.
 A second byte, far behind the file's end, tells which process writes.
+
+Writers of one directory, in a store or not, also share a lock of it, but for one that must be
+alone, as a broker is: an :class:`rmqindex.IndexDirectory`.
 """
 
 from __future__ import annotations
@@ -12,9 +15,8 @@ from __future__ import annotations
 import contextlib
 import enum
 import errno
-import fcntl
+import functools
 import os
-import struct
 import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, NoReturn, Self
@@ -27,15 +29,13 @@ from rmqindex.layout.store import (
     DLEDGER_PREFIX,
     LOCK_NAME,
 )
-from rmqindex.storage.disk import open_to_read
+from rmqindex.storage.disk import lock_byte, lock_directory, locked_by, open_to_read, unlock
 from rmqindex.storage.location import Location
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
-# Linux's struct flock: l_type, l_whence, l_start, l_len, l_pid.
-_FLOCK = struct.Struct("hhqqi4x")
 # A writer also locks this byte plus its process id.
 _WRITERS = 1 << 40
 _MOST_PIDS = 1 << 32
@@ -46,7 +46,6 @@ _LOOKS = 8
 _NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR)
 _NO_LOCKS = (errno.ENOLCK, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 _NOT_WRITABLE = (errno.EACCES, errno.EPERM, errno.EROFS)
-_HELD = (errno.EAGAIN, errno.EACCES)
 
 
 class BrokerState(enum.Enum):
@@ -92,9 +91,11 @@ class BrokerLock:
 
     Attributes:
         roots: The store roots whose lock counts; none for an object store, where no broker writes.
+        directory: The folder that is written to, where it is known.
     """
 
     roots: tuple[Path, ...]
+    directory: Path | None = None
 
     @classmethod
     def of(cls, root: str | os.PathLike[str]) -> Self:
@@ -114,7 +115,7 @@ class BrokerLock:
         if link is None:
             return cls(())
         # The broker's own path is tried first, with links unresolved.
-        return cls(tuple(dict.fromkeys((link.parent, link.resolve().parent))))
+        return cls(tuple(dict.fromkeys((link.parent, link.resolve().parent))), link)
 
     @property
     def state(self) -> BrokerState:
@@ -169,7 +170,7 @@ class BrokerLock:
             if not (holder.is_writer and _is_own(holder.path)):
                 _refuse(holder, allow_live_store=allow_live_store)
 
-    def hold(self, *, allow_live_store: bool = False) -> StoreHold:
+    def hold(self, *, allow_live_store: bool = False, alone: bool = False) -> StoreHold:
         """Keep brokers from starting, and other processes from writing, until it is closed.
 
         It can be held any number of times in one process, by any thread; the last to close it
@@ -178,18 +179,21 @@ class BrokerLock:
 
         Args:
             allow_live_store: Whether to go on where a broker runs.
+            alone: Whether the caller will lock the directory for itself, once it is there.
 
         Returns:
             The hold, a context manager.
 
         Raises:
-            RmqIndexError: A broker runs, and that is not allowed; another process writes; or the
-                file cannot be locked.
+            RmqIndexError: A broker runs, and that is not allowed; another process writes; the file
+                cannot be locked; or a writer must be alone in the directory.
         """
         hold = StoreHold()
         try:
             for root in self.roots:
                 hold.add(root / LOCK_NAME, allow_live_store=allow_live_store)
+            if self.directory is not None and not alone:
+                hold.share(self.directory)
         except BaseException:
             hold.close()
             raise
@@ -224,7 +228,7 @@ class StoreHold:
         for _ in range(_LOOKS):
             try:
                 descriptor = _open(path)
-                held = None if descriptor is None else _hold(descriptor)
+                held = None if descriptor is None else _hold(descriptor, _lock_store)
             except OSError as error:
                 if not allow_live_store:
                     raise _no_lock(path, error) from error
@@ -242,6 +246,22 @@ class StoreHold:
             # It was released in between.
         _refuse(_Holder(path, 0, is_writer=False), allow_live_store=allow_live_store)
         self.is_live = True
+
+    def share(self, directory: Path, *, alone: bool = False) -> None:
+        """Hold a directory that is there, as one of its writers, or alone."""
+        try:
+            descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError:  # absent, or to be refused by whoever writes into it
+            return
+        lock = functools.partial(lock_directory, alone=alone)
+        held = _hold(descriptor, lock, alone=alone)
+        if held is None:
+            other = "other writer" if alone else "writer that must be alone in it"
+            raise RmqIndexError(
+                f"{directory}: expected no {other}, got one, such as a writable IndexDirectory, of "
+                "this process or another; close it first, or share it, as threads may"
+            )
+        self._held.append(held)
 
     def close(self) -> None:
         """Release the locks, unless another caller of this process still holds them."""
@@ -272,6 +292,7 @@ class _Held:
 
     identity: tuple[int, int]
     descriptor: int
+    alone: bool
     count: int = 1
 
 
@@ -303,39 +324,6 @@ _PROCESS = _Process()
 os.register_at_fork(
     before=_PROCESS.begin_fork, after_in_parent=_PROCESS.end_fork, after_in_child=_PROCESS.forget
 )
-
-
-def hold_file(path: str | os.PathLike[str], descriptor: int) -> None:
-    """Let nobody else, in this process either, append to an open IndexFile until it is closed."""
-    with contextlib.suppress(OSError):  # a file system without locks
-        if not _lock(descriptor, _WRITERS):
-            raise _appended(path)
-
-
-def release_file(descriptor: int) -> None:
-    """Unlock all of a file, before it is closed: that leaves the locks to forked copies."""
-    with contextlib.suppress(OSError):
-        unlock = _FLOCK.pack(fcntl.F_UNLCK, os.SEEK_SET, 0, 0, 0)
-        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, unlock)
-
-
-def ensure_not_appended(path: str | os.PathLike[str]) -> None:
-    """Raise if a writer, maybe of this process, holds an IndexFile by :func:`hold_file`."""
-    with contextlib.suppress(OSError):  # it is gone, or on a file system without locks
-        descriptor = open_to_read(path, os.O_RDONLY)
-        try:
-            conflict = _conflict(descriptor, _WRITERS, 1)
-        finally:
-            os.close(descriptor)
-        if conflict is not None:
-            raise _appended(path)
-
-
-def _appended(path: str | os.PathLike[str]) -> RmqIndexError:
-    return RmqIndexError(
-        f"{path}: expected no writer, got one that has the file open to append to it, such as an "
-        "IndexFileWriter or a writable IndexDirectory of this process; close it first"
-    )
 
 
 def _open(path: Path) -> int | None:
@@ -384,7 +372,7 @@ def _is_store(root: Path) -> bool:
         return False
 
 
-def _hold(descriptor: int) -> _Held | None:
+def _hold(descriptor: int, lock: Callable[[int], bool], *, alone: bool = False) -> _Held | None:
     """Lock an open file, or count one more caller; None, and closed, where another holds it."""
     status = os.fstat(descriptor)
     identity = (status.st_dev, status.st_ino)
@@ -392,18 +380,24 @@ def _hold(descriptor: int) -> _Held | None:
         held = _PROCESS.held.get(identity)
         if held is not None:
             os.close(descriptor)
+            if alone or held.alone:
+                return None
             held.count += 1
             return held
         is_locked = False
         try:
-            is_locked = all(_lock(descriptor, start) for start in (_WRITERS + os.getpid(), 0))
+            is_locked = lock(descriptor)
         finally:
             if not is_locked:
                 os.close(descriptor)
         if not is_locked:
             return None
-        _PROCESS.held[identity] = held = _Held(identity, descriptor)
+        _PROCESS.held[identity] = held = _Held(identity, descriptor, alone)
         return held
+
+
+def _lock_store(descriptor: int) -> bool:
+    return all(lock_byte(descriptor, start) for start in (_WRITERS + os.getpid(), 0))
 
 
 def _release(held: _Held) -> None:
@@ -412,20 +406,8 @@ def _release(held: _Held) -> None:
         if held.count or _PROCESS.held.get(held.identity) is not held:  # of the process forked from
             return
         del _PROCESS.held[held.identity]
-        release_file(held.descriptor)
+        unlock(held.descriptor)
         os.close(held.descriptor)
-
-
-def _lock(descriptor: int, start: int) -> bool:
-    access = fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE
-    kind = fcntl.F_RDLCK if access == os.O_RDONLY else fcntl.F_WRLCK
-    try:
-        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(kind, os.SEEK_SET, start, 1, 0))
-    except OSError as error:
-        if error.errno in _HELD:
-            return False
-        raise
-    return True
 
 
 def _holder(path: Path) -> _Holder | OSError | None:
@@ -446,25 +428,17 @@ def _holder(path: Path) -> _Holder | OSError | None:
 
 def _holder_of(path: Path, descriptor: int) -> _Holder | None:
     for _ in range(_LOOKS):
-        lock = _conflict(descriptor, 0, 1)
+        lock = locked_by(descriptor, 0)
         if lock is None:
             return None
         _, pid = lock
         if pid > 0:  # a process lock: none of ours
             return _Holder(path, pid, is_writer=False)
-        writer = _conflict(descriptor, _WRITERS, _MOST_PIDS)
+        writer = locked_by(descriptor, _WRITERS, _MOST_PIDS)
         if writer is not None:
             start, _ = writer
             return _Holder(path, start - _WRITERS, is_writer=True)
     return _Holder(path, 0, is_writer=False)
-
-
-def _conflict(descriptor: int, start: int, length: int) -> tuple[int, int] | None:
-    """Return start and process of a lock that somebody holds on some of a file's bytes."""
-    wanted = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, start, length, 0)
-    answer = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, wanted)
-    kind, _, start, _, pid = _FLOCK.unpack(answer)
-    return None if kind == fcntl.F_UNLCK else (start, pid)
 
 
 def _is_own(path: Path) -> bool:

@@ -504,13 +504,15 @@ def test_two_of_one_process_do_not_write_into_one_directory(path):
     """What one of them put would be lost; nor is a file replaced under a writer."""
     with IndexDirectory(path, LAYOUT, writable=True) as first:
         for again in (path, os.path.relpath(path)):  # also where there is no file yet
-            with pytest.raises(RmqIndexError, match="expected no writer, got a writable Index"):
+            with pytest.raises(RmqIndexError, match="expected no other writer"):
                 IndexDirectory(again, LAYOUT, writable=True)
         first.build_index("T", None, "k1", 0, 7, START)
-        with pytest.raises(RmqIndexError, match="a writable IndexDirectory of this process"):
-            IndexFileWriter(first.files[-1].path, None)
-        with pytest.raises(RmqIndexError, match="close it first"):
-            relayout_index(path, Layout(11, 50))
+        for write in (
+            lambda: IndexFileWriter(first.files[-1].path, None),
+            lambda: relayout_index(path, Layout(11, 50)),
+        ):
+            with pytest.raises(RmqIndexError, match="must be alone in it"):
+                write()
         first.build_index("T", None, "k3", 0, 9, START)
         with IndexDirectory(path) as reader:
             assert len(reader.files) == 1
@@ -538,19 +540,85 @@ def test_a_file_that_a_writer_has_open_is_not_deleted(path):
         oldest = directory.files[0].path
     for file in sorted(Path(path).iterdir())[-1:]:
         file.unlink()
-    with IndexFileWriter(oldest, None), IndexDirectory(path, LAYOUT, writable=True) as directory:
-        for refused in (
-            lambda: directory.delete_expired(100),
-            lambda: relayout_index(path, Layout(11, 50)),
-        ):
-            with pytest.raises(RmqIndexError, match="expected no writer, got one"):
-                refused()
-    with (
-        IndexFileWriter(oldest, None),
-        pytest.raises(RmqIndexError, match="expected no writer, got one"),
-    ):
-        IndexDirectory(path, LAYOUT, writable=True, last_exit_ok=False)
+    with IndexFileWriter(oldest, None):
+        with pytest.raises(RmqIndexError, match="expected no writer, got one"):
+            relayout_index(path, Layout(11, 50))
+        for last_exit_ok in (True, False):
+            with pytest.raises(RmqIndexError, match="expected no other writer"):
+                IndexDirectory(path, LAYOUT, writable=True, last_exit_ok=last_exit_ok)
     assert oldest.exists()
+
+
+def test_a_relayout_waits_for_a_directory_that_is_open_also_where_nothing_was_put_yet(path):
+    """Be there a file to go on with, or a full one: the next put would be of the old index."""
+    for count in (1, 3 * LAYOUT.capacity):
+        with IndexDirectory(path, LAYOUT, writable=True) as directory:
+            for _ in range(count):
+                directory.build_index("T", None, f"k{count}", 0, count, START)
+        with IndexDirectory(path, LAYOUT, writable=True) as directory:
+            with pytest.raises(RmqIndexError, match="must be alone in it"):
+                relayout_index(path, Layout(11, 50))
+            directory.build_index("T", None, "more", 0, count, START)
+
+
+def test_two_processes_do_not_write_into_one_directory(path):
+    """In no store, whose lock would tell, either."""
+    with IndexDirectory(path, LAYOUT, writable=True) as directory:
+        directory.build_index("T", None, "k", 0, 7, START)
+        for line in (
+            "rmqindex.IndexDirectory(path, layout, writable=True)",
+            "rmqindex.IndexFileWriter(path + '/20240101000000000', layout)",
+            "relayout_index(path, layout)",
+        ):
+            code = f"""
+import rmqindex
+from rmqindex.bulk import relayout_index
+path, layout = {str(path)!r}, rmqindex.Layout(11, 50)
+try:
+    {line}
+except rmqindex.RmqIndexError as error:
+    print("of this process or another" in str(error))
+"""
+            ended = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+            assert ended.stdout == b"True\n"
+
+
+@pytest.mark.parametrize("kind", ["file", "directory"])
+def test_a_forked_process_does_not_write_where_its_parent_does(path, kind):
+    """Each would write over what the other put; and the parent's lock stays."""
+    name = path / "20240101000000000"
+    writer = (
+        IndexDirectory(path, LAYOUT, writable=True)
+        if kind == "directory"
+        else IndexFileWriter(name, LAYOUT)
+    )
+
+    def put(offset):
+        if isinstance(writer, IndexDirectory):
+            writer.build_index("T", None, "k", 0, offset, START)
+        else:
+            writer.put("T#k", offset, START)
+
+    put(1)
+    read, write = os.pipe()
+    child = os.fork()
+    if not child:
+        said = ""
+        for call in (lambda: put(2), writer.close):
+            try:
+                call()
+            except RmqIndexError as error:
+                said += str(error)
+        os.write(write, said.encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert os.read(read, 10_000).decode().count("which opened it, got process") == 2
+    with pytest.raises(RmqIndexError, match="expected no"):
+        IndexFileWriter(writer.files[-1].path if kind == "directory" else name, LAYOUT)
+    put(3)
+    writer.close()
+    with IndexDirectory(path) as index:
+        assert offsets_of(index, "k") == (3, 1)
 
 
 class TestThreads:

@@ -318,7 +318,7 @@ class TestHold:
         def no_locks(*_):
             raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
-        monkeypatch.setattr(module, "_lock", no_locks)
+        monkeypatch.setattr(module, "lock_byte", no_locks)
         with pytest.raises(RmqIndexError, match=r"can be locked.*No locks.*allow_live_store=True"):
             BrokerLock.of(store).hold()
         with BrokerLock.of(store).hold(allow_live_store=True) as hold:

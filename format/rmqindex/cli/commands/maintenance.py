@@ -233,7 +233,9 @@ class Recover:
         index = _index_of(given)
         if not given.is_dir():
             raise RmqIndexError(f"{given}: expected a store root or an index directory, got none")
-        with BrokerLock.around(index).hold(allow_live_store=self.allow_live_store):
+        is_root = index == given and is_unfinished(given)
+        lock = BrokerLock.of(given) if is_root else BrokerLock.around(index)
+        with lock.hold(allow_live_store=self.allow_live_store):
             recovered = {"index": recover_index(index), "queues": None}
             if is_unfinished(given):
                 with QueueStaging(given) as staging:  # which recovers as it is entered
