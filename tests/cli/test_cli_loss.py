@@ -82,6 +82,26 @@ def test_entries_behind_a_page_of_zeros_are_salvaged(run, store, files):
     assert salvaged(run, store) == 859
 
 
+@pytest.mark.parametrize("number", [0, 2])
+@pytest.mark.parametrize("cut", range(0, 20, 4))
+def test_the_remedy_of_zeros_that_begin_or_end_within_an_entry_is_accepted(
+    run, store, files, number, cut
+):
+    """What is left of the two entries leads to a message whose key it does not have."""
+    whole = files_of(store / "index")
+    with files[number].open("r+b") as file:
+        file.seek(40 + 97 * 4 + 60 * 20 + cut)
+        file.write(bytes(40 * 20))
+    code, out, _ = run("verify", store)
+    (line,) = set(re.findall(r"^.*To do: Run `rmqindex ([^`]*)`", out, re.MULTILINE))
+    assert (code, run(*shlex.split(line))[0]) == (1, 0)
+    assert run("verify", store)[0] == 0
+    assert sum(len(data) for data in files_of(store / "index").values()) == sum(
+        len(data) for data in whole.values()
+    )
+    assert salvaged(run, store) == 959
+
+
 def test_a_damaged_count_is_named_where_it_is_passed_over(run, store, files):
     """The rest is read, with a line of what is missing."""
     set_count(files[2], 0)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from rmqindex.audit.extent import damaged_offsets
-from rmqindex.bulk.salvaging import replaced_entries
+from rmqindex.bulk.salvaging import entries_in_order, replaced_entries
 from rmqindex.commitlog.log import MATCH_STATES
 from rmqindex.commitlog.selection import zeroed_messages
 from rmqindex.errors import RmqIndexError, counted
@@ -440,21 +440,27 @@ class LossJudge:
     ) -> NDArray[np.bool_]:
         """Return which entries are as they were written, for messages of some times.
 
-        A damaged hash leads into another slot, whose chain does not have the entry; and a message
-        of another history of the log was stored at another time.
+        A damaged hash leads into another slot, whose chain does not have the entry; a damaged
+        offset is out of order; and a message of another history of the log was stored at another
+        time. Where a chain cannot be followed, the other two tell.
         """
         entry = next(file for file in self._files if file.name == name)
         # A damaged hash contradicts the geometry that the file's own bytes show.
         layout = self._layout if entry.size == self._layout.file_size else None
         try:
-            with open_in_store(entry.path, layout, "FAILFAST") as file:
-                found = file.lookup(distinct(entries.hashes))
+            written = entries_in_order(entry.path, self._layout, entries.hashes)
         except RmqIndexError:
             return np.ones(len(times), np.bool_)
-        names = ("key_hash", "phy_offset", "store_timestamp")
+        chained = written
+        with suppress(RmqIndexError), open_in_store(entry.path, layout, "FAILFAST") as file:
+            chained = file.lookup(distinct(entries.hashes))
+        names = ("key_hash", "phy_offset")
+        there = set(zip(*(chained[name].to_pylist() for name in names), strict=True))
         stored: dict[tuple[int, int], list[int]] = {}
-        for code, offset, time in zip(*(found[each].to_pylist() for each in names), strict=True):
-            stored.setdefault((code, offset), []).append(time)
+        rows = zip(*(written[name].to_pylist() for name in written.column_names), strict=True)
+        for code, offset, time in rows:
+            if (code, offset) in there:
+                stored.setdefault((code, offset), []).append(time)
         asked = zip(entries.hashes.tolist(), entries.offsets.tolist(), times.tolist(), strict=True)
         return np.array(
             [

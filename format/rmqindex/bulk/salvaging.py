@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from rmqindex.audit.audited import BLOCK, whole_entries
 from rmqindex.errors import SAID_GEOMETRY, RmqIndexError
@@ -29,7 +30,6 @@ from rmqindex.store.snapshot import layout_beside, open_in_store
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    import pyarrow as pa
     from numpy.typing import NDArray
 
     from rmqindex.indexfile.geometry import Layout
@@ -111,6 +111,32 @@ def replaced_entries(
             for batch in _salvage(source, known, header, uncounted=not is_counted):
                 left = batch.slice(int(np.searchsorted(batch["position"], done, side="right")))
                 yield left.select(columns)
+
+
+def entries_in_order(path: Location, layout: Layout, key_hashes: NDArray[np.int32]) -> pa.Table:
+    """Read a file's entries of some hashes, but for those of a lesser offset than both around them.
+
+    A broker appends by offset; so these were not written as they are. Nor were those of the hash 0,
+    which no key is likely to have and a zeroed page leaves. Offsets of 0 tell nothing of others.
+
+    Raises:
+        RmqIndexError: As of :func:`replaced_entries`.
+    """
+    columns = ("key_hash", "phy_offset", "store_timestamp")
+    batches = list(replaced_entries(path, layout, columns))
+    table = pa.Table.from_batches(batches) if batches else ENTRY_SCHEMA.empty_table()
+    offsets = table["phy_offset"].to_numpy()
+    known = np.flatnonzero(offsets > 0)
+    places = np.arange(len(offsets))
+    before = np.searchsorted(known, places) - 1
+    behind = np.searchsorted(known, places, side="right")
+    is_between = (before >= 0) & (behind < len(known))
+    low = offsets[known[before[is_between]]]
+    high = offsets[known[behind[is_between]]]
+    hashes = table["key_hash"].to_numpy()
+    is_written = np.isin(hashes, key_hashes) & (hashes != 0)
+    is_written[is_between] &= ~((offsets[is_between] < low) & (low <= high))
+    return table.filter(pa.array(is_written))
 
 
 def usable_begin(header: IndexHeader) -> int:
