@@ -90,6 +90,25 @@ class TestVerify:
         csv_lines = run("verify", store, "--csv")[1].splitlines()
         assert len(csv_lines) - 1 == len(document["findings"])
 
+    def test_a_message_whose_key_is_damaged_is_named_as_what_may_be_wrong(self, run, store):
+        """Its entry is sound, so that the rebuild that would lose it is refused."""
+        path = min((store / "commitlog").iterdir())
+        data = bytearray(path.read_bytes())
+        data[data.index(b"KEYS\x01uk11_0_0 ") + 7] ^= 1
+        path.write_bytes(data)
+        document = json.loads(run("verify", store, "--json")[1])
+        errors = [each for each in document["findings"] if each["severity"] == "error"]
+        assert {error["rule"] for error in errors} == {"entry_hash", "key_missing"}
+        said = (
+            "the message may be damaged, not the entry: restore the file of the CommitLog, or give"
+        )
+        assert said in document["to_do"]
+        (line,) = re.findall("`rmqindex ([^`]*)`", document["to_do"])
+        assert run(*shlex.split(line))[0] == 2
+        assert "`--allow-loss`" in document["to_do"]
+        assert run(*shlex.split(line), "--allow-loss")[0] == 0
+        assert run("verify", store)[0] == 0
+
     def test_two_things_to_do_are_done_one_after_the_other(self, run, store):
         """The index first, whose remedy is named; the next audit names the other."""
         break_a_slot(store)

@@ -71,6 +71,10 @@ def findings_answer(
     )
 
 
+#: The rules that an index fails whose message is damaged.
+_OF_A_MESSAGE = {"entry_hash", "key_missing"}
+
+
 def _to_do(failed: Sequence[Row], index_files: Collection[str], again: str) -> str | None:
     """Say how much is damaged, and the first thing to do; None if nothing failed."""
     if not failed:
@@ -87,7 +91,9 @@ def _to_do(failed: Sequence[Row], index_files: Collection[str], again: str) -> s
     remedies = list(dict.fromkeys(finding["remedy"] for finding in failed))
     command = None if _is_unreadable(failed[0]) else _first_command(remedies[0])
     alike = [each for each in remedies if command and _first_command(each) == command]
-    text = f"{subject}. To do: {min(alike, key=len, default=remedies[0])}"
+    # Where nothing else tells of a damaged index, the message may be: the longest one says so.
+    choose = max if {finding["rule"] for finding in failed} <= _OF_A_MESSAGE else min
+    text = f"{subject}. To do: {choose(alike, key=len, default=remedies[0])}"
     if len(alike or remedies[:1]) < len(remedies):
         text += f" Then `{again}` tells what is left."
     return text
