@@ -145,7 +145,7 @@ class _UntilExit:
         self._reader = reader
         self._lock = threading.Lock()
         # One that is begun by another function at exit is read as ever.
-        self.has_more = not _IS_ENDING.is_set()
+        self.has_more = not (_IS_ENDING.is_set() and _is_main())
         if self.has_more:
             _READING.add(self)
 
@@ -195,6 +195,16 @@ def _end() -> None:
 
 
 os.register_at_fork(after_in_child=_READING.clear)  # Arrow's threads are the parent's
+
+
+def _is_main() -> bool:
+    return threading.current_thread() is threading.main_thread()
+
+
+def _park_at_exit() -> None:
+    """Let a daemon thread begin nothing once the process ends, and wait as such threads then do."""
+    while _IS_ENDING.is_set() and not _is_main():
+        time.sleep(_LAST_SECONDS)
 
 
 def _until_exit(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
@@ -251,6 +261,7 @@ class _StoreDataset(pds.FileSystemDataset):  # type: ignore[misc]  # PyArrow has
             ValueError: An unknown column.
             RmqIndexError: The files cannot be listed, or the filter binds too little.
         """
+        _park_at_exit()
         whole = _both(self._condition, filter)
         read, wanted = condition_of(whole)
         asked = _columns_of(columns, self.schema.names)

@@ -59,6 +59,7 @@ class LocalSource(IndexSource):
         except (OSError, ValueError) as error:
             raise unreadable(location, error) from error
         self._close_file = weakref.finalize(self, os.close, self._file)
+        self._close_file.atexit = False  # where a thread may still be reading
         self.identity = FileIdentity.of_stat(os.fstat(self._file))
         self.size = self.identity.size
         self._lock = threading.RLock()  # no thread reads a descriptor that another has closed

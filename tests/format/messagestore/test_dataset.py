@@ -604,6 +604,28 @@ def test_who_stops_early_can_still_exit(what):
         assert (done.returncode, done.stdout, done.stderr) == (0, "3\n", "")
 
 
+def test_daemon_threads_that_read_on_do_not_end_the_process():
+    """They begin nothing more; what they were reading ends with an error that says so."""
+    code = (
+        "import rmqindex, threading, time\n"
+        "store = rmqindex.MessageStore(rmqindex.sample_store())\n"
+        "def read():\n"
+        "    while True:\n"
+        "        for what in ('entries', 'messages', 'queues'):\n"
+        "            store.dataset(what).to_table()\n"
+        "for _ in range(3):\n"
+        "    threading.Thread(target=read, daemon=True).start()\n"
+        "time.sleep(0.3)\n"
+    )
+    for _ in range(5):
+        ended = subprocess.run(
+            [sys.executable, "-c", code], check=False, capture_output=True, timeout=60, text=True
+        )
+        errors = [line for line in ended.stderr.splitlines() if "Error" in line]
+        assert ended.returncode == 0, ended.stderr
+        assert all("the process ends before all was read" in line for line in errors)
+
+
 def test_what_is_read_at_exit_is_whole():
     """Also by a function that runs when the readings that were left early have ended."""
     script = (
