@@ -77,4 +77,8 @@ class SinkOptions(ZoneOption, GeometryOptions, PathOption):
                 "no options to CREATE TABLE .. AS SELECT or INSERT INTO with a data source in "
                 "Python: write with df.write.format('rmqindex').mode('append').save('/data/index')"
             )
-        _ = self.layout
+        if self.layout is not None and not self.layout.capacity:
+            raise ValueError(
+                f"option 'maxIndexNum': expected at least 2, of which the first place is never "
+                f"used, got {self.layout.index_num}"
+            )

@@ -13,7 +13,6 @@ from pyspark_rmqindex.sql.calls import (
     at_directory,
     bind,
     check_path,
-    check_topic,
     plan_call,
     plan_files_of,
     time_range,
@@ -137,7 +136,6 @@ class _LookupFunction:
         return rows
 
     def _rows(self, given: dict[str, Any]) -> list[tuple[Any, ...]]:
-        check_topic(given["topic"])
         if self._finder is None:
             self._finder = KeyFinder(self._options, self._schema)
         slices = self._slices

@@ -43,7 +43,8 @@ def offsets_from_json(kind: type[OffsetT], data: object) -> dict[str, OffsetT]:
         return from_json(dict[str, kind], data, {kind: kind.from_json})  # type: ignore[valid-type]
     except ValueError as error:
         raise ValueError(
-            f"the checkpoint's offset: expected that of a stream of {kind.SOURCE}, got {data!r}"
+            f"the checkpoint's offset: expected that of a stream of {kind.SOURCE}, got {data!r}; "
+            "give the stream a checkpointLocation of its own"
         ) from error
 
 

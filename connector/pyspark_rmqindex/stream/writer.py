@@ -51,7 +51,7 @@ _RUN_ROWS = 1_000_000
 
 # Spark's own options, which reach the sink with the others.
 _FROM_SPARK = frozenset({"checkpointlocation"})
-_NOT_FOR_STREAMS = frozenset({"allowlivestore"})
+_NOT_FOR_STREAMS = "allowLiveStore"
 
 
 class IndexStreamWriter(DataSourceStreamArrowWriter):
@@ -63,10 +63,10 @@ class IndexStreamWriter(DataSourceStreamArrowWriter):
             raise ValueError("outputMode: expected append, got complete: an index only grows")
         own = {name: value for name, value in options.items() if name.lower() not in _FROM_SPARK}
         for name in own:
-            if name.lower() in _NOT_FOR_STREAMS:
+            if name.lower() == _NOT_FOR_STREAMS.lower():
                 raise ValueError(
-                    f"option {name!r}: not for streams, which continue the file that a broker "
-                    "would write into; stream into a directory of its own instead"
+                    f"option {_NOT_FOR_STREAMS!r}: not for streams, which continue the file that a "
+                    "broker would write into; stream into a directory of its own instead"
                 )
         path = next((value for name, value in own.items() if name.lower() == "path"), "")
         if Location.of(path).local is None:  # before any request to the store

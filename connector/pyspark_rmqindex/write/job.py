@@ -169,7 +169,9 @@ def _index_directory(path: Location) -> Location:
         return whole.child(INDEX_FOLDER)
     store = Store.open(whole, to_write=True)
     if store.file is not None:
-        raise RmqIndexError(f"{whole}: expected an index directory or a store to write to, a file")
+        raise RmqIndexError(
+            f"{whole}: expected an index directory or a store to write to, got a file"
+        )
     return store.index
 
 

@@ -592,7 +592,7 @@ class TestOptions:
 
     def test_room_for_no_entry_is_no_geometry(self, index):
         """Place 0 is never used, so one place holds nothing."""
-        with pytest.raises(RmqIndexError, match="expected room for an entry"):
+        with pytest.raises(ValueError, match="option 'maxIndexNum': expected at least 2"):
             write(index, [1], maxIndexNum="1")
 
 
