@@ -109,6 +109,23 @@ class TestVerify:
         assert run(*shlex.split(line), "--allow-loss")[0] == 0
         assert run("verify", store)[0] == 0
 
+    def test_what_says_that_the_log_lacks_messages_has_its_turn_before_the_index(self, run, store):
+        """A bit of a file's only unit, after which no rebuild of the index reads the log."""
+        run("rebuild-queues", store, "--replace", "--file-size", 14 * 20)
+        queue = max((store / "consumequeue" / "%RETRY%group1" / "0").iterdir())
+        data = bytearray(queue.read_bytes())
+        data[1] ^= 1
+        queue.write_bytes(data)
+        min((store / "index").iterdir()).unlink()
+        for name, options in (("rebuild-queues", ["--replace", "--allow-loss"]), ("rebuild", [])):
+            last = run("verify", store)[1].splitlines()[-1]
+            (line, *_) = re.findall("To do: [^`]*`rmqindex ([^`]*)`", last)
+            command = shlex.split(line)
+            assert command[:2] == [name, str(store)]
+            assert set(options) <= set(command)
+            assert run(*command)[0] == 0
+        assert run("verify", store)[0] == 0
+
     def test_two_things_to_do_are_done_one_after_the_other(self, run, store):
         """The index first, whose remedy is named; the next audit names the other."""
         break_a_slot(store)

@@ -86,8 +86,7 @@ def _to_do(failed: Sequence[Row], index_files: Collection[str], again: str) -> s
     if files <= set(index_files) and worst == "error":
         verb = "has" if len(files) == 1 else "have"
         subject = f"{len(files)} of {counted(len(index_files), 'IndexFile')} {verb} errors"
-    # What cannot be read may be sound, and others lack only what it has.
-    failed.sort(key=lambda finding: not _is_unreadable(finding))
+    failed.sort(key=_turn)
     remedies = list(dict.fromkeys(finding["remedy"] for finding in failed))
     command = None if _is_unreadable(failed[0]) else _first_command(remedies[0])
     alike = [each for each in remedies if command and _first_command(each) == command]
@@ -97,6 +96,13 @@ def _to_do(failed: Sequence[Row], index_files: Collection[str], again: str) -> s
     if len(alike or remedies[:1]) < len(remedies):
         text += f" Then `{again}` tells what is left."
     return text
+
+
+def _turn(finding: Row) -> int:
+    """Return when a finding has its turn: others may lack only what it has, or wait for the log."""
+    if _is_unreadable(finding):  # what cannot be read may be sound
+        return 0
+    return 1 if finding["rule"].startswith("log_") and _first_command(finding["remedy"]) else 2
 
 
 def _is_unreadable(finding: Row) -> bool:
