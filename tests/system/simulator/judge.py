@@ -869,7 +869,10 @@ class Judge:
             for hit in file["hits"]
             if hit["reason"] == "hit" and self._is_told_apart(hit["phy_offset"], java_hash(text))
         ]
-        # The broker gives an offset twice for two keys of one hash, of which one is asked for.
+        # The broker gives an offset twice for two keys of one hash, of which one is asked for. What
+        # an earlier message left it finds by that one's time, and the explanation by the present's.
+        if self.replaced.intersection(own):
+            return []
         wanted = {
             offset: min(count, own[offset])
             for offset, count in Counter(expected).items()
