@@ -122,21 +122,29 @@ def entries_in_order(path: Location, layout: Layout, key_hashes: NDArray[np.int3
     Raises:
         RmqIndexError: As of :func:`replaced_entries`.
     """
-    columns = ("key_hash", "phy_offset", "store_timestamp")
-    batches = list(replaced_entries(path, layout, columns))
-    table = pa.Table.from_batches(batches) if batches else ENTRY_SCHEMA.empty_table()
-    offsets = table["phy_offset"].to_numpy()
-    known = np.flatnonzero(offsets > 0)
-    places = np.arange(len(offsets))
-    before = np.searchsorted(known, places) - 1
-    behind = np.searchsorted(known, places, side="right")
-    is_between = (before >= 0) & (behind < len(known))
-    low = offsets[known[before[is_between]]]
-    high = offsets[known[behind[is_between]]]
-    hashes = table["key_hash"].to_numpy()
-    is_written = np.isin(hashes, key_hashes) & (hashes != 0)
-    is_written[is_between] &= ~((offsets[is_between] < low) & (low <= high))
-    return table.filter(pa.array(is_written))
+    rows, lows, highs, firsts = [], [], [], []
+    last = 0
+    for batch in replaced_entries(path, layout, ("key_hash", "phy_offset", "store_timestamp")):
+        hashes, offsets = batch["key_hash"].to_numpy(), batch["phy_offset"].to_numpy()
+        is_known = offsets > 0
+        wanted = np.flatnonzero(np.isin(hashes, key_hashes) & (hashes != 0))
+        around = np.concatenate([[last], offsets[is_known], [0]])
+        upto = np.cumsum(is_known)[wanted]
+        lows.append(around[upto - is_known[wanted]])
+        highs.append(around[upto + 1])
+        rows.append(batch.take(pa.array(wanted)))
+        firsts.append(around[1])
+        last = around[-2]
+    behind = 0
+    for high, first in zip(reversed(highs), reversed(firsts), strict=True):
+        high[high == 0] = behind
+        behind = first or behind
+    if not rows:
+        return ENTRY_SCHEMA.empty_table()
+    table = pa.Table.from_batches(rows)
+    low, high = np.concatenate(lows), np.concatenate(highs)
+    is_stray = (low > 0) & (table["phy_offset"].to_numpy() < low) & (low <= high)
+    return table.filter(pa.array(~is_stray))
 
 
 def usable_begin(header: IndexHeader) -> int:
