@@ -144,8 +144,8 @@ class _UntilExit:
     def __init__(self, reader: pa.RecordBatchReader) -> None:
         self._reader = reader
         self._lock = threading.Lock()
-        # One that is begun by another function at exit is read as ever.
-        self.has_more = not (_IS_ENDING.is_set() and _is_main())
+        # One that another function begins at exit, or a thread of its own, is read as ever.
+        self.has_more = threading.current_thread().daemon or not _IS_ENDING.is_set()
         if self.has_more:
             _READING.add(self)
 
@@ -197,13 +197,9 @@ def _end() -> None:
 os.register_at_fork(after_in_child=_READING.clear)  # Arrow's threads are the parent's
 
 
-def _is_main() -> bool:
-    return threading.current_thread() is threading.main_thread()
-
-
 def _park_at_exit() -> None:
     """Let a daemon thread begin nothing once the process ends, and wait as such threads then do."""
-    while _IS_ENDING.is_set() and not _is_main():
+    while _IS_ENDING.is_set() and threading.current_thread().daemon:
         time.sleep(_LAST_SECONDS)
 
 

@@ -629,12 +629,22 @@ def test_daemon_threads_that_read_on_do_not_end_the_process():
 def test_what_is_read_at_exit_is_whole():
     """Also by a function that runs when the readings that were left early have ended."""
     script = (
-        "import atexit, rmqindex\n"
+        "import atexit, rmqindex, sys, threading\n"
         "store = rmqindex.MessageStore(rmqindex.sample_store(), time_zone='UTC')\n"
-        "atexit.register(lambda: print(store.dataset('messages').to_table().num_rows))\n"
+        "def read():\n"
+        "    print(store.dataset('messages').to_table().num_rows)\n"
+        "def read_in_thread():\n"
+        "    thread = threading.Thread(target=read, daemon=False)\n"
+        "    thread.start()\n"
+        "    thread.join()\n"
+        "atexit.register(read)\n"
+        "if sys.version_info < (3, 12):\n"  # which starts no thread any more
+        "    atexit.register(read_in_thread)\n"
+        "else:\n"
+        "    atexit.register(read)\n"
         "store.dataset('messages').head(3)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
     )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "430\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "430\n430\n", "")
