@@ -312,8 +312,8 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
         "The CommitLog's newest file has another size than those before it, with which a broker "
         "does not start.",
         "If it was cut and other findings tell of lost messages, restore it from a replica or a "
-        "backup; else stop the broker and run `truncate -s SIZE FILE` with the expected size, "
-        "which adds zeros or drops what no broker reads.",
+        "backup; else keep a copy, stop the broker and run `truncate -s SIZE FILE` with the "
+        "expected size, which adds zeros or drops what no broker reads.",
     ),
     AuditRule(
         "log_damaged",
