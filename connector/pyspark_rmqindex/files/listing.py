@@ -144,7 +144,7 @@ def _files_of(path: Location, options: ReadOptions, listed: Lister) -> Iterable[
     if options.ignore_missing:
         return ()
     what = "no file fits the pattern" if is_pattern else "no such file or directory"
-    raise RmqIndexError(f"{whole}: {what}")
+    raise RmqIndexError(f"{whole}: {what}; with ignoreMissingFiles=true it is passed over")
 
 
 def _files_of_hit(hit: Hit, options: ReadOptions, listed: Lister) -> Iterator[FileEntry]:
