@@ -85,8 +85,8 @@ class IndexDirectory:
     By default it is read-only: loading, also after a crash, and expiry change the view of this
     object, but nothing on disk.
     With ``writable=True`` they do on disk what the broker does.
-    Then only one process at a time may have the directory open, and indexed messages are on disk
-    after :meth:`flush` or :meth:`close`; an exception in the ``with`` block closes without a flush.
+    Then only one may have the directory open, and indexed messages are on disk after :meth:`flush`
+    or :meth:`close`; an exception in the ``with`` block closes without a flush.
     Threads may share one, and wait for each other.
 
     Example:
@@ -118,7 +118,7 @@ class IndexDirectory:
             layout: The geometry of every file, which the broker takes from its configuration.
                 By default that of the fullest file, or in a new directory the broker's default.
             writable: Do on disk what the broker does. Until it is closed, no broker can start on
-                the store, and no other process can write into it.
+                the store, and nothing else can write into it, in this process or another.
             last_exit_ok: Whether the broker stopped cleanly.
                 If not, files that end after ``index_msg_timestamp`` are deleted.
             index_msg_timestamp: The checkpoint's ``index_msg_timestamp``, epoch milliseconds; by
