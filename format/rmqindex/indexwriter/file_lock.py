@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 from rmqindex.errors import RmqIndexError
-from rmqindex.storage.disk import lock_byte, locked_by, open_to_read, unlock
+from rmqindex.storage.disk import ensure_opener, lock_byte, locked_by, open_to_read, unlock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,11 +35,7 @@ class FileHold:
 
     def ensure_own(self) -> None:
         """Raise in a forked process: it and its parent would write over each other's entries."""
-        if self._process != os.getpid():
-            raise RmqIndexError(
-                f"{self.file.name}: expected to be written by process {self._process}, which "
-                f"opened it, got process {os.getpid()}, forked from it; write in one of the two"
-            )
+        ensure_opener(self.file.name, self._process)
 
     def release(self) -> None:
         """Unlock the file, before it is closed; in a forked process, leave it to the parent."""

@@ -352,6 +352,7 @@ class IndexDirectory:
         while len(self._files) > 1 and self._files[0].header.end_phy_offset < offset:
             file = self._files[0]
             if self._writable:
+                self._hold.ensure_own(Path(file.path))
                 Path(file.path).unlink()
             file.close()
             del self._files[0]
@@ -381,6 +382,7 @@ class IndexDirectory:
             return
         try:
             if self._writable:
+                self._hold.ensure_own(Path(self._path))
                 if self._appender is not None:
                     self._appender.flush()
                     self._publish()
@@ -447,6 +449,7 @@ class IndexDirectory:
         self._check_open()
         if not self._writable:
             raise ValueError(f"{self._path}: opened read-only: pass writable=True to index")
+        self._hold.ensure_own(Path(self._path))
 
     def _last_appender(self) -> EntryAppender:
         """Return the last file, or a new one if that is full (``getAndCreateLastIndexFile``)."""

@@ -226,6 +226,15 @@ def locked_by(descriptor: int, start: int, length: int = 1) -> tuple[int, int] |
     return None if kind == fcntl.F_UNLCK else (start, pid)
 
 
+def ensure_opener(path: str | os.PathLike[str], process: int) -> None:
+    """Raise in a process that was forked from the one which opened a path to write."""
+    if process != os.getpid():
+        raise RmqIndexError(
+            f"{os.fspath(path)}: expected to be written by process {process}, which opened it, "
+            f"got process {os.getpid()}, forked from it; write in one of the two"
+        )
+
+
 def lock_directory(descriptor: int, *, alone: bool) -> bool:
     """Lock an open directory, with others or alone; False where another one holds it."""
     try:

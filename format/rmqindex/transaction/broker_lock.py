@@ -29,7 +29,14 @@ from rmqindex.layout.store import (
     DLEDGER_PREFIX,
     LOCK_NAME,
 )
-from rmqindex.storage.disk import lock_byte, lock_directory, locked_by, open_to_read, unlock
+from rmqindex.storage.disk import (
+    ensure_opener,
+    lock_byte,
+    lock_directory,
+    locked_by,
+    open_to_read,
+    unlock,
+)
 from rmqindex.storage.location import Location
 
 if TYPE_CHECKING:
@@ -222,6 +229,11 @@ class StoreHold:
         """Begin without a lock."""
         self.is_live = False
         self._held: list[_Held] = []
+        self._process = os.getpid()
+
+    def ensure_own(self, path: Path) -> None:
+        """Raise in a forked process, whose parent has the locks with which a path is written."""
+        ensure_opener(path, self._process)
 
     def add(self, path: Path, *, allow_live_store: bool) -> None:
         """Hold one more lock file, as :meth:`BrokerLock.hold` does."""

@@ -621,6 +621,30 @@ def test_a_forked_process_does_not_write_where_its_parent_does(path, kind):
         assert offsets_of(index, "k") == (3, 1)
 
 
+@pytest.mark.parametrize("call", ["build_index", "delete_expired", "close"])
+def test_a_forked_process_changes_nothing_of_a_directory_without_an_open_file(path, call):
+    """The parent alone rolls and deletes its files, as the lock of the directory is its own."""
+    with IndexDirectory(path, LAYOUT, writable=True) as index:
+        for number in range(2 * LAYOUT.capacity):
+            index.build_index("T", None, "k", 0, number, START)
+    index = IndexDirectory(path, LAYOUT, writable=True)
+    before = {file.name: file.read_bytes() for file in path.iterdir()}
+    arguments = {"build_index": ("T", None, "k", 0, 10_000, START), "delete_expired": (10_000,)}
+    read, write = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            getattr(index, call)(*arguments.get(call, ()))
+        except RmqIndexError as error:
+            os.write(write, str(error).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    os.close(write)
+    assert b"which opened it, got process" in os.read(read, 10_000)
+    assert {file.name: file.read_bytes() for file in path.iterdir()} == before
+    index.close()
+
+
 class TestThreads:
     """Threads of one process share a directory."""
 
