@@ -157,6 +157,7 @@ class TestRebuildQueues:
             "file_size": 2000,
             "batch_file_size": 13_800_000,
             "is_default_size": False,
+            "default_delay_count": 0,
             "kept": [],
             "superseded": [],
             "doubtful": [],

@@ -215,6 +215,7 @@ def queue_rebuild_answer(
             "file_size": result.file_size,
             "batch_file_size": result.batch_file_size,
             "is_default_size": result.is_default_size,
+            "default_delay_count": result.default_delay_count,
             "kept": _named(result.kept),
             "unagreed": None if result.unagreed is None else asdict(result.unagreed),
             "superseded": _named(result.superseded, "units"),
@@ -290,11 +291,20 @@ def queue_notes(result: QueueRebuildResult) -> Iterator[str]:
         )
     if result.unagreed is not None:
         yield f"Left out {result.unagreed}"
+    yield from _default_notes(result)
+
+
+def _default_notes(result: QueueRebuildResult) -> Iterator[str]:
     if result.is_default_size:
         yield (
             f"With the default file sizes, {result.file_size} and, of batch queues, "
             f"{result.batch_file_size} bytes; a broker with other settings needs --file-size or "
             "--batch-file-size"
+        )
+    if result.default_delay_count:
+        yield (
+            f"{counted(result.default_delay_count, 'delayed message')} due by the default levels; "
+            "a broker with a messageDelayLevel of its own needs it as --delay-levels"
         )
 
 

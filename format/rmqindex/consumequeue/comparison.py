@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from rmqindex.commitlog.log import CommitLog
-from rmqindex.consumequeue.deviations import Deviation, DueTimes, first_hole
+from rmqindex.consumequeue.deviations import (
+    Deviation,
+    DueTimes,
+    first_hole,
+    has_message,
+    present_units,
+)
 from rmqindex.consumequeue.dispatch import Dispatcher, OmittedTopics, TopicKinds, parse_delay_levels
 from rmqindex.consumequeue.paths import read_unexchanged
 from rmqindex.consumequeue.places import Life, Places, messages_taken
@@ -31,13 +37,10 @@ from rmqindex.consumequeue.reader import (
 )
 from rmqindex.consumequeue.staging import is_unfinished, queue_folders
 from rmqindex.errors import RmqIndexError
-from rmqindex.layout.index_file import INT64_MAX
 from rmqindex.layout.queue import (
-    BLANK_SIZE,
     DEFAULT_DELAY_LEVELS,
     LMQ_PREFIX,
     SCHEDULE_TOPIC,
-    UNIT_DTYPE,
 )
 from rmqindex.layout.store import BATCH_FOLDER, EXTENSION_FOLDER, INDEX_FOLDER, QUEUE_FOLDER
 from rmqindex.storage.location import Location
@@ -55,8 +58,6 @@ if TYPE_CHECKING:
     from rmqindex.consumequeue.dispatch import QueueUnits, Refusal
     from rmqindex.consumequeue.places import LostUnits
 
-# The last unit's place is still a 64-bit number.
-_MOST_UNITS = INT64_MAX // UNIT_DTYPE.itemsize
 _MAY_WRITE = {BrokerState.RUNNING, BrokerState.CRASHED}
 # With enableConsumeQueueExt, smaller codes are addresses in the queue's files in another folder.
 _LEAST_TAGS_CODE = -(2**31)
@@ -290,13 +291,8 @@ class _Audit:
         """Return whether each message has its unit, an equal one, and whose unit has its place."""
         queue = state.queue
         assert queue is not None
-        size = queue.files[0].size
-        inside = (units.queue_offset >= 0) & (units.queue_offset < _MOST_UNITS)
-        data = np.zeros(len(inside), UNIT_DTYPE)
-        if size and not size % UNIT_DTYPE.itemsize:
-            folder = _folder(self._root, is_batch=False) / queue.topic / str(queue.queue_id)
-            data[inside] = self._files.units(folder, size, units.queue_offset[inside])
-        there = (data["size"] > 0) & (data["size"] != BLANK_SIZE)
+        data = present_units(self._files, queue.files[0], units)
+        there = has_message(data)
         found = there & (data["phy_offset"] == units.phy_offset)
         codes = data["tags_code"]
         same = found & (data["size"] == units.size)

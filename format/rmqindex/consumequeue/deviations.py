@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
 from rmqindex.consumequeue.dispatch import parse_delay_levels
-from rmqindex.consumequeue.reader import torn_units
-from rmqindex.layout.queue import DEFAULT_DELAY_LEVELS
+from rmqindex.consumequeue.reader import UnitFiles, torn_units
+from rmqindex.layout.index_file import INT64_MAX
+from rmqindex.layout.queue import BLANK_SIZE, DEFAULT_DELAY_LEVELS, SCHEDULE_TOPIC, UNIT_DTYPE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rmqindex.consumequeue.dispatch import QueueUnits
+    from rmqindex.consumequeue.paths import QueueFile
     from rmqindex.consumequeue.reader import ConsumeQueue
 
 # Units of a queue without a place of their own that are looked for in the rest of it.
@@ -26,6 +29,8 @@ _SECOND = 1000  # milliseconds
 _USUAL_DELAYS = parse_delay_levels(DEFAULT_DELAY_LEVELS)
 # So many messages with another delay are no damage: the configuration was another for a while.
 _MANY = 10
+# The last unit's place is still a 64-bit number.
+_MOST_UNITS = INT64_MAX // UNIT_DTYPE.itemsize
 
 
 @dataclass
@@ -100,20 +105,112 @@ class DueTimes:
 
     def odd(self) -> Iterator[tuple[str, str]]:
         """Yield what was expected and got of few messages with other delays than those around."""
-        for usual, runs in self._runs.items():
-            counts: Counter[int] = Counter()
-            for run in runs:
-                counts[run.delay] += run.length
-            main = max(counts, key=lambda delay: (counts[delay], delay == usual))
-            before, pending = None, list[_Run]()
-            for run in runs:
-                if run.delay not in (usual, main) and counts[run.delay] < _MANY:
-                    pending.append(run)
-                    continue
-                if run.delay == before:
-                    for odd in pending:
-                        yield _told(odd, run.delay)
-                before, pending = run.delay, []
+        for usual in self._runs:
+            for run, around in self._judged(usual):
+                if around is not None:
+                    yield _told(run, around)
+
+    def delays(self) -> dict[int, tuple[list[int], list[int]]]:
+        """Return by default delay where in the log other delays begin, ascending, and which."""
+        found = {}
+        for usual in self._runs:
+            runs = [run for run, around in self._judged(usual) if around is None]
+            found[usual] = [run.phy_offset for run in runs], [run.delay for run in runs]
+        return found
+
+    def _judged(self, usual: int) -> Iterator[tuple[_Run, int | None]]:
+        """Yield runs in their order, with the delay around each that is none of the broker's."""
+        runs = self._runs[usual]
+        counts: Counter[int] = Counter()
+        for run in runs:
+            counts[run.delay] += run.length
+        main = max(counts, key=lambda delay: (counts[delay], delay == usual))
+        before, pending = None, list[_Run]()
+        for run in runs:
+            if run.delay not in (usual, main) and counts[run.delay] < _MANY:
+                pending.append(run)
+                continue
+            around = run.delay if run.delay == before else None
+            yield from ((odd, around) for odd in pending)
+            yield run, None
+            before, pending = run.delay, []
+        yield from ((odd, None) for odd in pending)
+
+
+class ShownDelays:
+    """The delays that the present units of delayed messages show, for a rebuild that keeps them."""
+
+    def __init__(self, queues: Iterable[ConsumeQueue]) -> None:
+        """Begin with the queues that are to be replaced."""
+        self._queues = {
+            queue.queue_id: queue
+            for queue in queues
+            if queue.topic == SCHEDULE_TOPIC and queue.files and not queue.is_batch
+        }
+        self._files = UnitFiles()
+        self._seen: dict[int, DueTimes] = {}
+        self._delays: dict[tuple[int, int], tuple[list[int], list[int]]] | None = None
+        self._counts: Counter[tuple[int, int]] = Counter()
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the files."""
+        self._files.close()
+
+    def see(self, units: QueueUnits) -> None:
+        """Note the delays of messages with default ones, until :meth:`settle`."""
+        if units.topic != SCHEDULE_TOPIC or units.is_batch or self._delays is not None:
+            return
+        usual, counts = np.unique(units.tags_code - units.store_timestamp, return_counts=True)
+        for each, count in zip(usual.tolist(), counts.tolist(), strict=True):
+            self._counts[units.queue_id, each] += count
+        queue = self._queues.get(units.queue_id)
+        if queue is not None:
+            data = present_units(self._files, queue.files[0], units)
+            found = has_message(data) & (data["phy_offset"] == units.phy_offset)
+            due_times = self._seen.setdefault(units.queue_id, DueTimes())
+            due_times.see(units, data["tags_code"], found)
+
+    def settle(self) -> bool:
+        """Go by what was seen from now on; return whether any delay is not the default one."""
+        self._delays = {
+            (queue_id, usual): delays
+            for queue_id, due_times in self._seen.items()
+            for usual, delays in due_times.delays().items()
+        }
+        return any(delays != [usual] for (_, usual), (_, delays) in self._delays.items())
+
+    def delay_of(self, queue_id: int, usual: int, phy_offset: int) -> int:
+        """Return the delay of a message, ms, from its default one."""
+        if self._delays is None or (queue_id, usual) not in self._delays:
+            return usual
+        offsets, delays = self._delays[queue_id, usual]
+        return delays[max(bisect_right(offsets, phy_offset) - 1, 0)]
+
+    @property
+    def default_count(self) -> int:
+        """How many messages have a default delay, since no present unit shows another."""
+        known = self._delays or {}
+        return sum(count for key, count in self._counts.items() if key not in known)
+
+
+def present_units(files: UnitFiles, first: QueueFile, units: QueueUnits) -> NDArray[Any]:
+    """Return what a plain queue, of which this is the first file, has at some places, or zeros."""
+    inside = (units.queue_offset >= 0) & (units.queue_offset < _MOST_UNITS)
+    data = np.zeros(len(inside), UNIT_DTYPE)
+    folder = first.path.parent.local
+    if folder is not None and first.size and not first.size % UNIT_DTYPE.itemsize:
+        data[inside] = files.units(folder, first.size, units.queue_offset[inside])
+    return data
+
+
+def has_message(units: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return which plain units are of a message: neither zeros nor blank."""
+    is_one: NDArray[np.bool_] = (units["size"] > 0) & (units["size"] != BLANK_SIZE)
+    return is_one
 
 
 def _told(odd: _Run, delay: int) -> tuple[str, str]:

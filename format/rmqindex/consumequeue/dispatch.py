@@ -24,15 +24,18 @@ from rmqindex.layout.record import (
 )
 from rmqindex.record.batches import build_batch, schema_of
 from rmqindex.record.text import java_integer, java_split
+from rmqindex.store.config import TopicTable
+from rmqindex.store.store import root_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Container, Sequence
+    from pathlib import Path
 
     import pyarrow as pa
     from numpy.typing import NDArray
 
+    from rmqindex.commitlog.log import CommitLog
     from rmqindex.record.records import Records
-    from rmqindex.store.config import TopicTable
 
 _SCHEMA = schema_of(
     (
@@ -112,13 +115,15 @@ class Dispatcher:
         *,
         multi_dispatch: bool,
         leave_out: Container[str] = (),
+        delay_of: Callable[[int, int, int], int] = lambda _queue_id, delay, _phy_offset: delay,
     ) -> None:
-        """Set the broker's configuration."""
+        """Set the broker's configuration, and what else tells how long a message is delayed."""
         self._delays = delay_levels
         self._kinds = kinds
         self._refuse = refuse
         self._multi_dispatch = multi_dispatch
         self._leave_out = leave_out
+        self._delay_of = delay_of
 
     def dispatch(self, records: Records) -> list[QueueUnits]:
         """Return the units of messages, those of one queue together."""
@@ -167,7 +172,9 @@ class Dispatcher:
                 continue
             level = min(level, len(self._delays))
             if level > 0:
-                due = int(requests.store_timestamp[row]) + self._delays[level - 1]
+                place = int(requests.queue_id[row]), int(requests.phy_offset[row])
+                delay = self._delay_of(place[0], self._delays[level - 1], place[1])
+                due = int(requests.store_timestamp[row]) + delay
                 # As in Java, a sum beyond 64 bits wraps around.
                 requests.tags_code[row] = (due - INT64_MIN) % (1 << 64) + INT64_MIN
 
@@ -413,3 +420,14 @@ class OmittedTopics:
         if gone:
             self.deleted.add(topic)
         return False
+
+
+def topics_of(root: Path, log: CommitLog) -> TopicTable | None:
+    """Return the topics of the target store, else those of the log's own."""
+    table = TopicTable.of(root)
+    folder = log.files[0].path.parent if log.files else None
+    if table is None and folder is not None and folder.local is not None:
+        store = root_of(folder)
+        if store != folder and store.local is not None:
+            return TopicTable.of(store.local)
+    return table

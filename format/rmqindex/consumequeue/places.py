@@ -18,7 +18,7 @@ from rmqindex.layout.queue import UNIT_DTYPE
 from rmqindex.layout.record import MIN_RECORD_SIZE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -34,6 +34,8 @@ _MAX_NAME_BYTES = 255
 _INT16_MAX = 2**15 - 1
 # The last unit's place is still a 64-bit number.
 _MAX_QUEUE_OFFSET = INT64_MAX // UNIT_DTYPE.itemsize - 1
+# Errors name so many queues.
+_MOST_NAMED = 5
 
 
 class LostUnits(NamedTuple):
@@ -259,3 +261,14 @@ def names_folder(topic: str) -> bool:
         and not {"/", "\0"} & set(topic)
         and len(os.fsencode(topic)) <= _MAX_NAME_BYTES
     )
+
+
+def named_units(units: Sequence[LostUnits]) -> str:
+    """Return what an error says of lost units, queue by queue."""
+    named = [
+        f"{each.units} of {each.topic}, queue {each.queue_id}, from queue offset "
+        f"{each.queue_offset} (message at offset {each.phy_offset}) on"
+        for each in units[:_MOST_NAMED]
+    ]
+    more = len(units) - len(named)
+    return "; ".join([*named, *([f"and {more} more queues"] if more else [])])

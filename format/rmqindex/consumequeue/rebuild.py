@@ -14,14 +14,16 @@ from typing import TYPE_CHECKING, Any
 from rmqindex.arguments import ensure_flags, int_or_none, text_of, texts_of
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.commitlog.snapshot import PassedOver, ensure_end, ensure_log_of, missing_parts
+from rmqindex.consumequeue.deviations import ShownDelays
 from rmqindex.consumequeue.dispatch import (
     LIGHT_PROPERTIES,
     Dispatcher,
     OmittedTopics,
     TopicKinds,
     parse_delay_levels,
+    topics_of,
 )
-from rmqindex.consumequeue.places import Life
+from rmqindex.consumequeue.places import Life, named_units
 from rmqindex.consumequeue.predecessors import Predecessors, unit_count
 from rmqindex.consumequeue.reader import ConsumeQueue
 from rmqindex.consumequeue.staging import QueueStaging
@@ -29,10 +31,8 @@ from rmqindex.consumequeue.writers import QueueWriters, keep_foreign
 from rmqindex.errors import CorruptCommitLogError, RmqIndexError, options_of
 from rmqindex.layout.queue import BATCH_UNIT_DTYPE, DEFAULT_DELAY_LEVELS, UNIT_DTYPE
 from rmqindex.layout.store import BATCH_FOLDER, QUEUE_FOLDER
-from rmqindex.store.config import TopicTable
 from rmqindex.store.contents import hold_writable
 from rmqindex.store.naming import rebuild_line
-from rmqindex.store.store import root_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -45,9 +45,6 @@ if TYPE_CHECKING:
     from rmqindex.consumequeue.places import LostUnits
     from rmqindex.indexfile.entries import Mode
     from rmqindex.storage.location import PathLike
-
-# Errors name so many queues.
-_MOST_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +88,8 @@ class QueueRebuildResult:
             of their queue, or again to one: they are no loss.
         missing: The parts of the log that are lost, whose messages have no units; the ``text`` of
             each says what proves it, and what to do.
+        default_delay_count: How many delayed messages are due by the broker's default levels, since
+            no unit shows another delay of their level, and none was given.
     """
 
     queue_count: int
@@ -115,6 +114,7 @@ class QueueRebuildResult:
     refusal: RmqIndexError | None = None
     stray: tuple[LostUnits, ...] = ()
     missing: tuple[MissingPart, ...] = ()
+    default_delay_count: int = 0
 
 
 def rebuild_consume_queues(
@@ -125,7 +125,7 @@ def rebuild_consume_queues(
     stop: int | None = None,
     file_size: int | None = None,
     batch_file_size: int | None = None,
-    delay_levels: str = DEFAULT_DELAY_LEVELS,
+    delay_levels: str | None = None,
     batch_topics: Sequence[str] = (),
     multi_dispatch: bool = True,
     leave_out: Sequence[str] = (),
@@ -165,7 +165,8 @@ def rebuild_consume_queues(
         file_size: The broker's ``mappedFileSizeConsumeQueue``, bytes; by default that of the
             present queues, or of those beside the log, else the broker's default.
         batch_file_size: The broker's ``mapperFileSizeBatchConsumeQueue``, bytes; by default alike.
-        delay_levels: The broker's ``messageDelayLevel``.
+        delay_levels: The broker's ``messageDelayLevel``; by default, each delay that units of the
+            present queues show, else the broker's default.
         batch_topics: Topics whose queues are batch queues, beside those of which
             ``config/topics.json`` says so; without that file, those with an inner batch anywhere in
             the log, and those that have batch queues now.
@@ -198,9 +199,13 @@ def rebuild_consume_queues(
     start, stop = int_or_none("start", start, 0), int_or_none("stop", stop, 0)
     file_size = _file_size("file_size", file_size, UNIT_DTYPE)
     batch_file_size = _file_size("batch_file_size", batch_file_size, BATCH_UNIT_DTYPE)
-    levels = parse_delay_levels(text_of("delay_levels", delay_levels))
-    batch_topics = texts_of("batch_topics", batch_topics)
-    leave_out = texts_of("leave_out", leave_out)
+    levels = parse_delay_levels(
+        text_of("delay_levels", DEFAULT_DELAY_LEVELS if delay_levels is None else delay_levels)
+    )
+    batch_topics, leave_out = (
+        texts_of("batch_topics", batch_topics),
+        texts_of("leave_out", leave_out),
+    )
     ensure_flags(
         multi_dispatch=multi_dispatch,
         replace=replace,
@@ -219,7 +224,7 @@ def rebuild_consume_queues(
             "--batch-file-size": batch_file_size,
             "--batch-topic": batch_topics,
             "--leave-out": leave_out,
-            "--delay-levels": None if delay_levels == DEFAULT_DELAY_LEVELS else delay_levels,
+            "--delay-levels": delay_levels,
             "--dry-run": dry_run,
             "--allow-live-store": allow_live_store,
             "--mode": None if mode == "FAILFAST" else mode,
@@ -235,7 +240,7 @@ def rebuild_consume_queues(
         there = _replaced(root, staging, log, options, replace=replace, allow_loss=allow_loss)
         missing = missing_parts(log, log.folders, start=start, stop=stop)
         old = Predecessors.of(root, there, log)
-        table = _topics_of(root, log)
+        table = topics_of(root, log)
         omitted = OmittedTopics(leave_out, table, {queue.topic for queue in old.queues})
         kinds = TopicKinds(batch_topics, old.batch_topics, table)
         sizes = {
@@ -255,8 +260,14 @@ def rebuild_consume_queues(
                 *options,
             ),
         )
+        shown = stack.enter_context(ShownDelays(old.queues if delay_levels is None else ()))
         dispatcher = Dispatcher(
-            levels, kinds, damage.refuse, multi_dispatch=multi_dispatch, leave_out=omitted
+            levels,
+            kinds,
+            damage.refuse,
+            multi_dispatch=multi_dispatch,
+            leave_out=omitted,
+            delay_of=shown.delay_of,
         )
         writers = QueueWriters(
             staging.path,
@@ -268,19 +279,19 @@ def rebuild_consume_queues(
         )
         unagreed, stop = log.unagreed_tail(stop), log.agreed_stop(stop)
         end = log.files[-1].stop if log.files else 0
-        end = end if stop is None else min(end, stop)
 
         def fill() -> None:
             for records in log.records(
                 start, stop, mode=mode, on_malformed=damage.add, proves_end=False
             ):
                 for units in dispatcher.dispatch(records):
+                    shown.see(units)
                     writers.append(units)
                 if progress is not None:
-                    progress(int(records.phy_offset[-1]), end)
+                    progress(int(records.phy_offset[-1]), end if stop is None else min(end, stop))
 
         fill()
-        if kinds.is_late:
+        if shown.settle() or kinds.is_late:
             kinds.restart()
             writers.clear()
             fill()
@@ -300,18 +311,10 @@ def rebuild_consume_queues(
             left_out=tuple(sorted(omitted.left_out)),
             dry_run=dry_run,
             missing=missing,
+            default_delay_count=shown.default_count if delay_levels is None else 0,
         )
         if there:
-            lost, stray = old.lacking(
-                _queues_in(staging.path), log, is_damaged=damage.is_any, leave_out=leave_out
-            )
-            result = replace_fields(
-                result,
-                lost=tuple(lost),
-                stray=tuple(stray),
-                replaced_count=sum(map(unit_count, old.queues)),
-                foreign=keep_foreign(root, there, staging.path),
-            )
+            result = _with_losses(result, root, there, staging, old, log, damage, leave_out)
         refusal = _refusal(root, result, log, stop, damage, allow_loss=allow_loss)
         if not dry_run:
             if refusal is not None:
@@ -392,6 +395,28 @@ def _queues_in(root: Path) -> list[ConsumeQueue]:
     return [queue for each in folders if each.is_dir() for queue in ConsumeQueue.find(each)]
 
 
+def _with_losses(
+    result: QueueRebuildResult,
+    root: Path,
+    there: Sequence[Path],
+    staging: QueueStaging,
+    old: Predecessors,
+    log: CommitLog,
+    damage: _Damage,
+    leave_out: Sequence[str],
+) -> QueueRebuildResult:
+    """Return the result with what the new queues lack of the old ones, and what stays."""
+    new = _queues_in(staging.path)
+    lost, stray = old.lacking(new, log, is_damaged=damage.is_any, leave_out=leave_out)
+    return replace_fields(
+        result,
+        lost=tuple(lost),
+        stray=tuple(stray),
+        replaced_count=sum(map(unit_count, old.queues)),
+        foreign=keep_foreign(root, there, staging.path),
+    )
+
+
 def _refusal(
     root: Path,
     result: QueueRebuildResult,
@@ -419,38 +444,17 @@ def _ensure_no_loss(root: Path, result: QueueRebuildResult) -> None:
         behind = f", {beyond} of them of messages behind the end of the log" if beyond else ""
         raise RmqIndexError(
             f"{root}: expected new ConsumeQueues with the units of the present ones, got none of "
-            f"{count} of their {result.replaced_count} units{behind}: {_named(result.lost)}. If "
-            "the log is not whole, restore it first; to write the queues without these units, "
+            f"{count} of their {result.replaced_count} units{behind}: {named_units(result.lost)}. "
+            "If the log is not whole, restore it first; to write the queues without these units, "
             "give allow_loss=True"
         )
     if result.dropped:
         count = sum(each.units for each in result.dropped)
         raise RmqIndexError(
             f"{root}: expected ascending queue offsets, got {count} messages whose queue offsets "
-            f"older messages have: {_named(result.dropped)}. To leave them out of the queues, as a "
-            "broker does, give allow_loss=True"
+            f"older messages have: {named_units(result.dropped)}. To leave them out of the "
+            "queues, as a broker does, give allow_loss=True"
         )
-
-
-def _named(units: Sequence[LostUnits]) -> str:
-    named = [
-        f"{each.units} of {each.topic}, queue {each.queue_id}, from queue offset "
-        f"{each.queue_offset} (message at offset {each.phy_offset}) on"
-        for each in units[:_MOST_NAMED]
-    ]
-    more = len(units) - len(named)
-    return "; ".join([*named, *([f"and {more} more queues"] if more else [])])
-
-
-def _topics_of(root: Path, log: CommitLog) -> TopicTable | None:
-    """Return the topics of the target store, else those of the log's own."""
-    table = TopicTable.of(root)
-    folder = log.files[0].path.parent if log.files else None
-    if table is None and folder is not None and folder.local is not None:
-        store = root_of(folder)
-        if store != folder and store.local is not None:
-            return TopicTable.of(store.local)
-    return table
 
 
 def _file_size(name: str, size: int | None, dtype: np.dtype[Any]) -> int | None:

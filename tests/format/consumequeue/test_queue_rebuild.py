@@ -25,6 +25,8 @@ from rmqindex import (
     RmqIndexError,
     rebuild_consume_queues,
 )
+from rmqindex.answers.writes import queue_notes
+from rmqindex.layout.queue import DEFAULT_DELAY_LEVELS, SCHEDULE_TOPIC
 from trees import queue_files
 
 STORE = rmqindex.sample_store()
@@ -944,3 +946,96 @@ class TestNumbers:
             dry_run=True,
         )
         assert {type(error) for error in told} <= {CorruptCommitLogError}
+
+
+class TestDelays:
+    """When delayed messages are due, of a broker with a ``messageDelayLevel`` of its own."""
+
+    @pytest.fixture
+    def due(self, tmp_path):
+        """Make a store whose messages of level 2 wait for some seconds; return what units say."""
+
+        def made(seconds):
+            pairs = properties_text([("DELAY", "2")])
+            messages = [
+                Message(topic=SCHEDULE_TOPIC, queue_id=1, queue_offset=place, properties=pairs)
+                for place in range(len(seconds))
+            ]
+            store_of(tmp_path, [*messages, *numbered(3)])
+            rebuild_consume_queues(tmp_path, tmp_path, file_size=2000)
+            path = tmp_path / f"consumequeue/{SCHEDULE_TOPIC}/1" / f"{0:020d}"
+            data = bytearray(path.read_bytes())
+            for place, delay in enumerate(seconds):
+                stored = messages[place].store_timestamp
+                struct.pack_into(">q", data, 20 * place + 12, stored + int(1000 * delay))
+            path.write_bytes(data)
+
+        def waits():
+            path = tmp_path / f"consumequeue/{SCHEDULE_TOPIC}/1" / f"{0:020d}"
+            units = struct.iter_unpack(">qiq", path.read_bytes())
+            return [(due - Message().store_timestamp) // 1000 for _, size, due in units if size]
+
+        return made, waits
+
+    @pytest.mark.parametrize(
+        ("present", "rebuilt"),
+        [
+            pytest.param([7, 7, 7], [7, 7, 7], id="another table"),
+            pytest.param([5] * 12 + [7] * 12, [5] * 12 + [7] * 12, id="changed once"),
+            pytest.param([7, 7, 60, 7], [7, 7, 7, 7], id="one that verify finds odd"),
+            pytest.param([7, 7, 7.5, 7], [7, 7, 7, 7], id="no whole seconds"),
+            pytest.param([7, 7, -1, 7], [7, 7, 7, 7], id="before it was stored"),
+        ],
+    )
+    def test_present_units_tell_them(self, tmp_path, due, present, rebuilt):
+        """And what another level, or a damaged unit, would say does not."""
+        made, waits = due
+        made(present)
+        result = rebuild_consume_queues(tmp_path, tmp_path, replace=True)
+        assert waits()[: len(rebuilt)] == rebuilt
+        assert result.default_delay_count == 0
+
+    def test_a_message_without_a_unit_is_due_as_those_before_it(self, tmp_path, due):
+        """Or as those behind it, where it is the first."""
+        made, waits = due
+        made([7] * 12 + [9] * 12)
+        for place in (0, 5, 14, 23):
+            damage_schedule_unit(tmp_path, place)
+        rebuild_consume_queues(tmp_path, tmp_path, replace=True)
+        assert waits()[:24] == [7] * 12 + [9] * 12
+
+    def test_what_is_given_counts(self, tmp_path, due):
+        """Also where it is the default."""
+        made, waits = due
+        made([7, 7, 7])
+        rebuild_consume_queues(tmp_path, tmp_path, replace=True, delay_levels=DEFAULT_DELAY_LEVELS)
+        assert waits()[:3] == [5, 5, 5]
+        rebuild_consume_queues(tmp_path, tmp_path, replace=True, delay_levels="1s 8s")
+        assert waits()[:3] == [8, 8, 8]
+
+    def test_queues_beside_the_log_tell_them_elsewhere_too(self, tmp_path, due):
+        """As for the sizes of files."""
+        made, _ = due
+        made([7, 7, 7])
+        rebuild_consume_queues(tmp_path, tmp_path / "out")
+        path = f"consumequeue/{SCHEDULE_TOPIC}/1/{0:020d}"
+        assert (tmp_path / "out" / path).read_bytes() == (tmp_path / path).read_bytes()
+
+    def test_without_any_the_default_ones_are_told(self, tmp_path, due):
+        """How many messages are due by them is said, too."""
+        made, waits = due
+        made([7, 7, 7])
+        shutil.rmtree(tmp_path / "consumequeue")
+        result = rebuild_consume_queues(tmp_path, tmp_path)
+        assert waits()[:3] == [5, 5, 5]
+        assert result.default_delay_count == 3
+        (note,) = (note for note in queue_notes(result) if "delayed" in note)
+        assert note.startswith("3 delayed messages due by the default levels; a broker with")
+
+
+def damage_schedule_unit(root, place):
+    """Let a delayed message have no unit."""
+    path = root / f"consumequeue/{SCHEDULE_TOPIC}/1" / f"{0:020d}"
+    data = bytearray(path.read_bytes())
+    data[20 * place : 20 * place + 20] = bytes(20)
+    path.write_bytes(data)

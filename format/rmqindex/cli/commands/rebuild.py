@@ -199,12 +199,11 @@ class RebuildQueues:
         multiple=True,
         help="A topic that gets no queues, such as one that was deleted. May be repeated.",
     )
-    delay_levels: str = option(
+    delay_levels: str | None = option(
         "--delay-levels",
         metavar="LEVELS",
-        default=DEFAULT_DELAY_LEVELS,
-        show_default=True,
-        help="The broker's messageDelayLevel.",
+        help="The broker's messageDelayLevel. By default each delay that the present queues show, "
+        f"else that of {DEFAULT_DELAY_LEVELS}.",
     )
     multi_dispatch: bool = option(
         "--multi-dispatch/--no-multi-dispatch",
