@@ -216,6 +216,7 @@ def queue_rebuild_answer(
             "batch_file_size": result.batch_file_size,
             "is_default_size": result.is_default_size,
             "default_delay_count": result.default_delay_count,
+            "added_light": list(result.added_light),
             "kept": _named(result.kept),
             "unagreed": None if result.unagreed is None else asdict(result.unagreed),
             "superseded": _named(result.superseded, "units"),
@@ -300,6 +301,11 @@ def _default_notes(result: QueueRebuildResult) -> Iterator[str]:
             f"With the default file sizes, {result.file_size} and, of batch queues, "
             f"{result.batch_file_size} bytes; a broker with other settings needs --file-size or "
             "--batch-file-size"
+        )
+    if result.added_light:
+        yield (
+            f"Light queues that were not there: {_topics(result.added_light)}; a broker without "
+            "enableMultiDispatch, as is the default, has none: --no-multi-dispatch leaves them out"
         )
     if result.default_delay_count:
         yield (

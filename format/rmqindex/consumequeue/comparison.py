@@ -13,9 +13,11 @@ import numpy as np
 
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.consumequeue.deviations import (
+    LEAST_TAGS_CODE,
     Deviation,
     DueTimes,
     first_hole,
+    has_extension,
     has_message,
     present_units,
 )
@@ -42,12 +44,11 @@ from rmqindex.layout.queue import (
     LMQ_PREFIX,
     SCHEDULE_TOPIC,
 )
-from rmqindex.layout.store import BATCH_FOLDER, EXTENSION_FOLDER, INDEX_FOLDER, QUEUE_FOLDER
+from rmqindex.layout.store import BATCH_FOLDER, INDEX_FOLDER, QUEUE_FOLDER
 from rmqindex.storage.location import Location
 from rmqindex.store.config import TopicTable
 from rmqindex.store.contents import refuse_rocksdb_queues
 from rmqindex.transaction.broker_lock import BrokerLock, BrokerState
-from rmqindex.transaction.directories import exists
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -59,8 +60,6 @@ if TYPE_CHECKING:
     from rmqindex.consumequeue.places import LostUnits
 
 _MAY_WRITE = {BrokerState.RUNNING, BrokerState.CRASHED}
-# With enableConsumeQueueExt, smaller codes are addresses in the queue's files in another folder.
-_LEAST_TAGS_CODE = -(2**31)
 
 
 class FindingCollector(Protocol):
@@ -297,9 +296,8 @@ class _Audit:
         codes = data["tags_code"]
         same = found & (data["size"] == units.size)
         fits = codes == units.tags_code
-        extension = self._root / EXTENSION_FOLDER / queue.topic / str(queue.queue_id)
-        if not fits.all() and exists(extension):
-            fits |= codes < _LEAST_TAGS_CODE
+        if not fits.all() and has_extension(self._root, queue):
+            fits |= codes < LEAST_TAGS_CODE
         if queue.topic == SCHEDULE_TOPIC:
             fits |= state.due_times.see(units, codes, found)
         same &= fits

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
@@ -13,9 +13,12 @@ from rmqindex.consumequeue.dispatch import parse_delay_levels
 from rmqindex.consumequeue.reader import UnitFiles, torn_units
 from rmqindex.layout.index_file import INT64_MAX
 from rmqindex.layout.queue import BLANK_SIZE, DEFAULT_DELAY_LEVELS, SCHEDULE_TOPIC, UNIT_DTYPE
+from rmqindex.layout.store import EXTENSION_FOLDER
+from rmqindex.transaction.directories import exists
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -29,6 +32,9 @@ _SECOND = 1000  # milliseconds
 _USUAL_DELAYS = parse_delay_levels(DEFAULT_DELAY_LEVELS)
 # So many messages with another delay are no damage: the configuration was another for a while.
 _MANY = 10
+#: With ``enableConsumeQueueExt``, smaller codes are addresses in the queue's files in another
+#: folder.
+LEAST_TAGS_CODE = -(2**31)
 # The last unit's place is still a 64-bit number.
 _MOST_UNITS = INT64_MAX // UNIT_DTYPE.itemsize
 
@@ -137,17 +143,26 @@ class DueTimes:
         yield from ((odd, None) for odd in pending)
 
 
-class ShownDelays:
-    """The delays that the present units of delayed messages show, for a rebuild that keeps them."""
+class PresentUnits:
+    """What units that are to be replaced say and the log does not, so that a rebuild keeps it.
 
-    def __init__(self, queues: Iterable[ConsumeQueue]) -> None:
-        """Begin with the queues that are to be replaced."""
-        self._queues = {
-            queue.queue_id: queue
+    That is by how much the messages of a level are delayed, and where in ``consumequeue_ext`` more
+    is stored of a message.
+    """
+
+    def __init__(
+        self, root: Path, queues: Iterable[ConsumeQueue], *, tells_delays: bool = True
+    ) -> None:
+        """Begin with the present queues, and the store root of the new ones."""
+        self._first = {
+            (queue.topic, queue.queue_id): queue.files[0]
             for queue in queues
-            if queue.topic == SCHEDULE_TOPIC and queue.files and not queue.is_batch
+            if queue.files
+            and not queue.is_batch
+            and (queue.topic == SCHEDULE_TOPIC or has_extension(root, queue))
         }
         self._files = UnitFiles()
+        self._tells_delays = tells_delays
         self._seen: dict[int, DueTimes] = {}
         self._delays: dict[tuple[int, int], tuple[list[int], list[int]]] | None = None
         self._counts: Counter[tuple[int, int]] = Counter()
@@ -160,19 +175,28 @@ class ShownDelays:
         """Close the files."""
         self._files.close()
 
-    def see(self, units: QueueUnits) -> None:
-        """Note the delays of messages with default ones, until :meth:`settle`."""
-        if units.topic != SCHEDULE_TOPIC or units.is_batch or self._delays is not None:
-            return
+    def keep(self, units: QueueUnits) -> QueueUnits:
+        """Return new units with what is kept; until :meth:`settle`, with default delays."""
+        first = None if units.is_batch else self._first.get((units.topic, units.queue_id))
+        if first is None and units.topic != SCHEDULE_TOPIC:
+            return units
+        found = np.zeros(len(units.phy_offset), np.bool_)
+        data = np.zeros(len(found), UNIT_DTYPE)
+        if first is not None:
+            data = present_units(self._files, first, units)
+            found = has_message(data) & (data["phy_offset"] == units.phy_offset)
+        if units.topic != SCHEDULE_TOPIC:
+            found &= data["tags_code"] < LEAST_TAGS_CODE
+            return replace(units, tags_code=np.where(found, data["tags_code"], units.tags_code))
+        if self._tells_delays and self._delays is None and not units.is_batch:
+            self._see(units, data["tags_code"], found)
+        return units
+
+    def _see(self, units: QueueUnits, codes: NDArray[np.int64], found: NDArray[np.bool_]) -> None:
         usual, counts = np.unique(units.tags_code - units.store_timestamp, return_counts=True)
         for each, count in zip(usual.tolist(), counts.tolist(), strict=True):
             self._counts[units.queue_id, each] += count
-        queue = self._queues.get(units.queue_id)
-        if queue is not None:
-            data = present_units(self._files, queue.files[0], units)
-            found = has_message(data) & (data["phy_offset"] == units.phy_offset)
-            due_times = self._seen.setdefault(units.queue_id, DueTimes())
-            due_times.see(units, data["tags_code"], found)
+        self._seen.setdefault(units.queue_id, DueTimes()).see(units, codes, found)
 
     def settle(self) -> bool:
         """Go by what was seen from now on; return whether any delay is not the default one."""
@@ -205,6 +229,11 @@ def present_units(files: UnitFiles, first: QueueFile, units: QueueUnits) -> NDAr
     if folder is not None and first.size and not first.size % UNIT_DTYPE.itemsize:
         data[inside] = files.units(folder, first.size, units.queue_offset[inside])
     return data
+
+
+def has_extension(root: Path, queue: ConsumeQueue) -> bool:
+    """Return whether a broker stored more of a queue's messages with ``enableConsumeQueueExt``."""
+    return exists(root / EXTENSION_FOLDER / queue.topic / str(queue.queue_id))
 
 
 def has_message(units: NDArray[Any]) -> NDArray[np.bool_]:

@@ -7,12 +7,14 @@ RocketMQ: ``CommitLog.checkMessageAndReturnSize``, ``MultiDispatchUtils``,
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from rmqindex.errors import RmqIndexError
+from rmqindex.commitlog.snapshot import PassedOver
+from rmqindex.errors import CorruptCommitLogError, RmqIndexError
 from rmqindex.keys.hashing import string_hash_codes
 from rmqindex.layout.index_file import INT64_MIN
 from rmqindex.layout.queue import LMQ_PREFIX, RETRY_PREFIX, SCHEDULE_TOPIC, SYSTEM_PREFIX
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rmqindex.commitlog.log import CommitLog
+    from rmqindex.indexfile.entries import Mode
     from rmqindex.record.records import Records
 
 _SCHEMA = schema_of(
@@ -431,3 +434,37 @@ def topics_of(root: Path, log: CommitLog) -> TopicTable | None:
         if store != folder and store.local is not None:
             return TopicTable.of(store.local)
     return table
+
+
+class Damage(PassedOver):
+    """The damage that a rebuild passes over, messages included that no queue can take."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        on_malformed: Callable[[CorruptCommitLogError], None] | None,
+        mode: Mode,
+        without_light: str,
+    ) -> None:
+        """Set the log, and the command that leaves light queues out."""
+        super().__init__(on_malformed)
+        self._files = log.files
+        self._without_light = without_light
+        self.mode = mode
+
+    def refuse(self, refusal: Refusal) -> None:
+        """Stop at a message, or tell that it is left out."""
+        start = refusal.phy_offset
+        file = self._files[bisect_right(self._files, start, key=lambda each: each.start) - 1]
+        hint = refusal.hint
+        if refusal.field in LIGHT_PROPERTIES:
+            hint += "; " if hint else ""
+            hint += (
+                "a broker without enableMultiDispatch, as is the default, reads nothing of it, and "
+                f"`{self._without_light}` does neither"
+            )
+        fault = (refusal.field, start - file.start, refusal.expected, refusal.got, hint)
+        error = CorruptCommitLogError(file.path, *fault)
+        if self.mode == "FAILFAST":
+            raise error
+        self.add(error)

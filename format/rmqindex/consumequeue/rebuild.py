@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from bisect import bisect_right
 from contextlib import ExitStack
 from dataclasses import dataclass
 from dataclasses import replace as replace_fields
@@ -13,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from rmqindex.arguments import ensure_flags, int_or_none, text_of, texts_of
 from rmqindex.commitlog.log import CommitLog
-from rmqindex.commitlog.snapshot import PassedOver, ensure_end, ensure_log_of, missing_parts
-from rmqindex.consumequeue.deviations import ShownDelays
+from rmqindex.commitlog.snapshot import ensure_end, ensure_log_of, missing_parts
+from rmqindex.consumequeue.deviations import PresentUnits
 from rmqindex.consumequeue.dispatch import (
-    LIGHT_PROPERTIES,
+    Damage,
     Dispatcher,
     OmittedTopics,
     TopicKinds,
@@ -28,8 +27,8 @@ from rmqindex.consumequeue.predecessors import Predecessors, unit_count
 from rmqindex.consumequeue.reader import ConsumeQueue
 from rmqindex.consumequeue.staging import QueueStaging
 from rmqindex.consumequeue.writers import QueueWriters, keep_foreign
-from rmqindex.errors import CorruptCommitLogError, RmqIndexError, options_of
-from rmqindex.layout.queue import BATCH_UNIT_DTYPE, DEFAULT_DELAY_LEVELS, UNIT_DTYPE
+from rmqindex.errors import RmqIndexError, options_of
+from rmqindex.layout.queue import BATCH_UNIT_DTYPE, DEFAULT_DELAY_LEVELS, LMQ_PREFIX, UNIT_DTYPE
 from rmqindex.layout.store import BATCH_FOLDER, QUEUE_FOLDER
 from rmqindex.store.contents import hold_writable
 from rmqindex.store.naming import rebuild_line
@@ -41,8 +40,8 @@ if TYPE_CHECKING:
 
     from rmqindex.commitlog.files import MissingPart
     from rmqindex.commitlog.reading import UnagreedTail
-    from rmqindex.consumequeue.dispatch import Refusal
     from rmqindex.consumequeue.places import LostUnits
+    from rmqindex.errors import CorruptCommitLogError
     from rmqindex.indexfile.entries import Mode
     from rmqindex.storage.location import PathLike
 
@@ -90,6 +89,7 @@ class QueueRebuildResult:
             each says what proves it, and what to do.
         default_delay_count: How many delayed messages are due by the broker's default levels, since
             no unit shows another delay of their level, and none was given.
+        added_light: The light queues that messages name and the replaced queues did not have.
     """
 
     queue_count: int
@@ -115,6 +115,7 @@ class QueueRebuildResult:
     stray: tuple[LostUnits, ...] = ()
     missing: tuple[MissingPart, ...] = ()
     default_delay_count: int = 0
+    added_light: tuple[str, ...] = ()
 
 
 def rebuild_consume_queues(
@@ -247,7 +248,7 @@ def rebuild_consume_queues(
             is_batch: old.file_size(asked, is_batch=is_batch)
             for is_batch, asked in ((False, file_size), (True, batch_file_size))
         }
-        damage = _Damage(
+        damage = Damage(
             log,
             on_malformed,
             mode,
@@ -260,14 +261,16 @@ def rebuild_consume_queues(
                 *options,
             ),
         )
-        shown = stack.enter_context(ShownDelays(old.queues if delay_levels is None else ()))
+        present = stack.enter_context(
+            PresentUnits(root, old.queues, tells_delays=delay_levels is None)
+        )
         dispatcher = Dispatcher(
             levels,
             kinds,
             damage.refuse,
             multi_dispatch=multi_dispatch,
             leave_out=omitted,
-            delay_of=shown.delay_of,
+            delay_of=present.delay_of,
         )
         writers = QueueWriters(
             staging.path,
@@ -285,13 +288,12 @@ def rebuild_consume_queues(
                 start, stop, mode=mode, on_malformed=damage.add, proves_end=False
             ):
                 for units in dispatcher.dispatch(records):
-                    shown.see(units)
-                    writers.append(units)
+                    writers.append(present.keep(units))
                 if progress is not None:
                     progress(int(records.phy_offset[-1]), end if stop is None else min(end, stop))
 
         fill()
-        if shown.settle() or kinds.is_late:
+        if present.settle() or kinds.is_late:
             kinds.restart()
             writers.clear()
             fill()
@@ -311,7 +313,7 @@ def rebuild_consume_queues(
             left_out=tuple(sorted(omitted.left_out)),
             dry_run=dry_run,
             missing=missing,
-            default_delay_count=shown.default_count if delay_levels is None else 0,
+            default_delay_count=present.default_count,
         )
         if there:
             result = _with_losses(result, root, there, staging, old, log, damage, leave_out)
@@ -402,11 +404,12 @@ def _with_losses(
     staging: QueueStaging,
     old: Predecessors,
     log: CommitLog,
-    damage: _Damage,
+    damage: Damage,
     leave_out: Sequence[str],
 ) -> QueueRebuildResult:
     """Return the result with what the new queues lack of the old ones, and what stays."""
     new = _queues_in(staging.path)
+    light = {queue.topic for queue in new if queue.topic.startswith(LMQ_PREFIX)}
     lost, stray = old.lacking(new, log, is_damaged=damage.is_any, leave_out=leave_out)
     return replace_fields(
         result,
@@ -414,6 +417,7 @@ def _with_losses(
         stray=tuple(stray),
         replaced_count=sum(map(unit_count, old.queues)),
         foreign=keep_foreign(root, there, staging.path),
+        added_light=tuple(sorted(light - {queue.topic for queue in old.queues})),
     )
 
 
@@ -422,7 +426,7 @@ def _refusal(
     result: QueueRebuildResult,
     log: CommitLog,
     stop: int | None,
-    damage: _Damage,
+    damage: Damage,
     *,
     allow_loss: bool,
 ) -> RmqIndexError | None:
@@ -462,36 +466,3 @@ def _file_size(name: str, size: int | None, dtype: np.dtype[Any]) -> int | None:
     if size is not None and (size < 1 or size % dtype.itemsize):
         raise ValueError(f"{name}: expected a multiple of {dtype.itemsize}, got {size}")
     return size
-
-
-class _Damage(PassedOver):
-    """The damage that a rebuild passes over, messages included that no queue can take."""
-
-    def __init__(
-        self,
-        log: CommitLog,
-        on_malformed: Callable[[CorruptCommitLogError], None] | None,
-        mode: Mode,
-        without_light: str,
-    ) -> None:
-        super().__init__(on_malformed)
-        self._files = log.files
-        self._without_light = without_light
-        self.mode = mode
-
-    def refuse(self, refusal: Refusal) -> None:
-        """Stop at a message, or tell that it is left out."""
-        start = refusal.phy_offset
-        file = self._files[bisect_right(self._files, start, key=lambda each: each.start) - 1]
-        hint = refusal.hint
-        if refusal.field in LIGHT_PROPERTIES:
-            hint += "; " if hint else ""
-            hint += (
-                "a broker without enableMultiDispatch, as is the default, reads nothing of it, and "
-                f"`{self._without_light}` does neither"
-            )
-        fault = (refusal.field, start - file.start, refusal.expected, refusal.got, hint)
-        error = CorruptCommitLogError(file.path, *fault)
-        if self.mode == "FAILFAST":
-            raise error
-        self.add(error)

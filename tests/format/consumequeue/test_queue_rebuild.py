@@ -1039,3 +1039,38 @@ def damage_schedule_unit(root, place):
     data = bytearray(path.read_bytes())
     data[20 * place : 20 * place + 20] = bytes(20)
     path.write_bytes(data)
+
+
+class TestWhatTheLogDoesNotSay:
+    """What units that are replaced have, and no message."""
+
+    def test_places_of_bitmaps_are_kept(self, tmp_path):
+        """Where a broker with ``enableConsumeQueueExt`` stored them, and only there."""
+        store_of(tmp_path, numbered(4))
+        rebuild_consume_queues(tmp_path, tmp_path, file_size=2000)
+        path = tmp_path / "consumequeue/TopicTest/0" / f"{0:020d}"
+        whole = bytearray(path.read_bytes())
+        addressed = bytearray(whole)
+        for place in (0, 1, 3):
+            struct.pack_into(">q", addressed, 20 * place + 12, -(2**63) + 100 * place)
+        path.write_bytes(addressed)
+        rebuild_consume_queues(tmp_path, tmp_path / "out", file_size=2000)
+        assert (tmp_path / "out" / path.relative_to(tmp_path)).read_bytes() == whole
+        (tmp_path / "consumequeue_ext/TopicTest/0").mkdir(parents=True)
+        hurt = bytearray(addressed)
+        hurt[20:40] = bytes(20)
+        path.write_bytes(hurt)
+        rebuild_consume_queues(tmp_path, tmp_path, replace=True)
+        addressed[20:40] = whole[20:40]
+        assert path.read_bytes() == addressed
+
+    def test_light_queues_that_were_not_there_are_named(self, tmp_path):
+        """A broker that has none would not have made them."""
+        names = [("INNER_MULTI_DISPATCH", "%LMQ%a"), ("INNER_MULTI_QUEUE_OFFSET", "0")]
+        store_of(tmp_path, [Message(properties=properties_text(names))])
+        rebuild_consume_queues(tmp_path, tmp_path, multi_dispatch=False)
+        result = rebuild_consume_queues(tmp_path, tmp_path, replace=True)
+        assert result.added_light == ("%LMQ%a",)
+        (note,) = queue_notes(result)
+        assert note.startswith("Light queues that were not there: %LMQ%a; a broker without")
+        assert rebuild_consume_queues(tmp_path, tmp_path, replace=True).added_light == ()
