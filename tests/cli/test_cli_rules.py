@@ -351,6 +351,12 @@ CASES = {
         lambda store: (store / "dledger-n0/checkpoint").unlink(),
         base=dledger,
     ),
+    "log_file_name": Case(
+        lambda store: shutil.copy(
+            store / f"commitlog/{65_536:020d}", store / f"commitlog/{131_072:020d}"
+        ),
+        lambda store: (store / f"commitlog/{131_072:020d}").unlink(),
+    ),
     "log_damaged": Case(HOLE, MEND_HOLE),
     "entry_dangling": Case(entry(50, "phy_offset", 45_000)),
     "entry_hash": Case(entry(50, "key_hash", 12345)),

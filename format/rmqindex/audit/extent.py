@@ -18,6 +18,7 @@ import numpy as np
 from rmqindex.audit.remedies import LOG_FILE_SIZE
 from rmqindex.commitlog.files import broker_file_size
 from rmqindex.commitlog.snapshot import older_tail
+from rmqindex.commitlog.walk import own_start
 from rmqindex.errors import RmqIndexError
 from rmqindex.explanation.reach import LONGEST_LAG
 from rmqindex.indexfile.committed import header_of
@@ -180,7 +181,13 @@ def audit_gaps(log: CommitLog, findings: Findings) -> None:
             )
 
 
-def audit_size(log: CommitLog, broker: BrokerState, findings: Findings) -> None:
+def audit_log_files(log: CommitLog, broker: BrokerState, findings: Findings) -> None:
+    """Say which files of a plain log are not as they are named, or have another size."""
+    _audit_log_names(log, findings)
+    _audit_log_size(log, broker, findings)
+
+
+def _audit_log_size(log: CommitLog, broker: BrokerState, findings: Findings) -> None:
     """Say that a plain log's newest file has another size than those before it.
 
     That of an earlier file is damage between the records. A running broker may be making the file.
@@ -192,6 +199,18 @@ def audit_size(log: CommitLog, broker: BrokerState, findings: Findings) -> None:
     if last.size > size or (last.size < size and broker is not BrokerState.RUNNING):
         expected = f"{size} bytes, as those before it have"
         findings.add(str(last.path), LOG_FILE_SIZE, last.size, expected, f"{last.size} bytes")
+
+
+def _audit_log_names(log: CommitLog, findings: Findings) -> None:
+    """Say which files of a plain log are another's copies, or have another's name."""
+    for file in log.files:
+        if file.entry_head or file.path.local is None:
+            continue
+        with log.open_file(file) as source:
+            start = own_start(source, file)
+        if start not in (None, file.start):
+            expected = f"a message at offset {file.start}, as its name says"
+            findings.add(str(file.path), "log_file_name", 0, expected, f"one at offset {start}")
 
 
 def audit_remains(log: CommitLog, findings: Findings) -> None:

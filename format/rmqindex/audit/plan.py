@@ -14,9 +14,9 @@ from rmqindex.audit.extent import (
     LogRange,
     audit_flushed,
     audit_gaps,
+    audit_log_files,
     audit_missing,
     audit_remains,
-    audit_size,
     broker_of,
     log_start,
     may_have_broker,
@@ -419,7 +419,7 @@ def _audit_store(unit: StoreUnit, log: CommitLog | None, findings: Findings) -> 
         if not is_unknown and all(member.first < 0 for member in members):
             audit_missing(unit.directory, log, findings, unit.broker)
         audit_gaps(log, findings)
-        audit_size(log, unit.broker, findings)
+        audit_log_files(log, unit.broker, findings)
         audit_remains(log, findings)
         if unit.broker is not BrokerState.RUNNING:
             audit_flushed(log, findings)

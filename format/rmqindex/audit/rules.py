@@ -19,6 +19,7 @@ from rmqindex.audit.remedies import (
     AuditRule,
 )
 from rmqindex.layout.index_file import DEFAULT_HASH_SLOT_NUM, DEFAULT_INDEX_NUM
+from rmqindex.layout.record import FILE_NAME_DIGITS
 
 _RESUME = f"{WHOLE_LOG}stop the broker and run `rmqindex rebuild STORE --resume`."
 _SALVAGE = (
@@ -314,6 +315,15 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
         "If it was cut and other findings tell of lost messages, restore it from a replica or a "
         "backup; else keep a copy, stop the broker and run `truncate -s SIZE FILE` with the "
         "expected size, which adds zeros or drops what no broker reads.",
+    ),
+    AuditRule(
+        "log_file_name",
+        "error",
+        "A CommitLog file begins with a message of another place: it is the copy of another file, "
+        "or has another's name.",
+        "While no broker runs, move it out of the folder, or give it the name of that offset, in "
+        f"{FILE_NAME_DIGITS} digits, if no file has it; restore what then lacks from a replica or "
+        "a backup.",
     ),
     AuditRule(
         "log_damaged",

@@ -6,13 +6,14 @@ RocketMQ: ``CommitLog.recoverNormally`` and ``checkMessageAndReturnSize``.
 from __future__ import annotations
 
 import enum
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from rmqindex.commitlog.framing import DLedgerFrames, candidates, frames_of, hop
 from rmqindex.layout.dledger import ENTRY_HEAD
-from rmqindex.layout.record import MIN_RECORD_SIZE
+from rmqindex.layout.record import MIN_RECORD_SIZE, PHYSICAL_OFFSET_OFFSET
 from rmqindex.record.records import (
     Fault,
     check_record,
@@ -246,6 +247,14 @@ def is_record(source: ByteSource, file: LogFile, position: int, *, crc: bool) ->
         if record_crc_fault(records, 0) is not None:
             return None
     return checked
+
+
+def own_start(source: ByteSource, file: LogFile) -> int | None:
+    """Return where a plain file's first record says that it starts; None if it is not sound."""
+    head = source.read(0, PHYSICAL_OFFSET_OFFSET + 8)
+    start = int.from_bytes(head[PHYSICAL_OFFSET_OFFSET:], signed=True)
+    is_sound = start >= 0 and is_record(source, replace(file, start=start), 0, crc=True) is not None
+    return start if is_sound else None
 
 
 def record_at(source: ByteSource, file: LogFile, position: int, *, crc: bool) -> Records | None:

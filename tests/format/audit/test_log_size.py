@@ -1,4 +1,4 @@
-"""The newest file of a CommitLog has the size of the others, or no broker starts with it."""
+"""Files of a CommitLog have one size, and each the messages of its name."""
 
 import os
 import shutil
@@ -15,13 +15,42 @@ def log_files(store):
     return sorted((store / "commitlog").iterdir())
 
 
-def found(store):
-    """Return file, size and severity of each finding."""
+def found(store, rule="log_file_size"):
+    """Return file, byte or size, and severity of each finding."""
     return [
         (row["file"], row["byte"], row["severity"])
         for row in rmqindex.verify(store, "auto").to_pylist()
-        if row["rule"] == "log_file_size"
+        if row["rule"] == rule
     ]
+
+
+def name(offset):
+    """Return how a file of the log is called."""
+    return f"{offset:020d}"
+
+
+@pytest.mark.parametrize(("of", "to"), [(0, 131_072), (65_536, 131_072), (65_536, 262_144)])
+def test_a_copy_of_another_file_is_an_error(store, of, to):
+    """A broker that starts would take it for the newest one; the messages are there already."""
+    copy = store / "commitlog" / name(to)
+    assert found(store, "log_file_name") == []
+    shutil.copy(store / "commitlog" / name(of), copy)
+    assert found(store, "log_file_name") == [(str(copy), 0, "error")]
+
+
+def test_a_renamed_file_is_an_error(store):
+    """Its messages know where they are stored."""
+    last = log_files(store)[-1]
+    renamed = last.rename(last.with_name(name(131_072)))
+    assert (str(renamed), 0, "error") in found(store, "log_file_name")
+
+
+def test_other_bytes_than_messages_say_nothing_of_a_name(store):
+    """A broker overwrites them."""
+    last = log_files(store)[-1]
+    noise = last.with_name(name(131_072))
+    noise.write_bytes(bytes(range(256)) * 256)
+    assert found(store, "log_file_name") == []
 
 
 @pytest.mark.parametrize("more", [-700, -1, 1, 8192])
