@@ -250,8 +250,8 @@ def _without_current(path: str, offset: StoreOffset, rest: list[Piece]) -> State
     following = rest[0].file
     if following.begin_phy_offset < offset.phy_offset:
         note = (
-            f"{path}: gone; the broker indexed its messages anew, and {following.name} begins "
-            f"before the last one that was read"
+            f"{path}: gone; its messages were indexed anew, by a broker after a crash or by a "
+            f"command, and {following.name} begins before the last one that was read"
         )
         return State(rest, note=note)
     loss = (
