@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import rmqindex
-from commitlog_encoder import Log, Message
+from commitlog_encoder import Log, Message, properties_text
 from other_broker import running_broker
 from recorded import MESSAGE_KINDS
 from trees import files_of
@@ -176,6 +176,21 @@ class TestRebuildQueues:
         }
         assert files_of(store / "consumequeue") == before
         assert not [path for path in store.iterdir() if path.name.startswith(".")]
+
+    def test_what_the_brokers_configuration_decides_is_told(self, run, tmp_path):
+        """Where nothing shows it: when delayed messages are due, and whether light queues are."""
+        light = [("INNER_MULTI_DISPATCH", "%LMQ%a"), ("INNER_MULTI_QUEUE_OFFSET", "0")]
+        log = Log(1 << 16)
+        log.append(Message(properties=properties_text(light)))
+        delay = properties_text([("DELAY", "2")])
+        log.append(Message(topic="SCHEDULE_TOPIC_XXXX", queue_id=1, properties=delay))
+        log.write_to(tmp_path / "commitlog")
+        out = run("rebuild-queues", tmp_path, "--file-size", 2000, "--no-multi-dispatch")[1]
+        assert "\n1 delayed message due by the default levels; a broker with a message" in out
+        out = run("rebuild-queues", tmp_path, "--replace")[1]
+        assert "\nLight queues that were not there: %LMQ%a; a broker without enableMulti" in out
+        assert "delayed" not in out
+        assert len(run("rebuild-queues", tmp_path, "--replace")[1].splitlines()) == 1
 
     def test_queues_that_would_lose_units_are_kept(self, run, store):
         """The error names the numbers and the flag; a dry run shows them and changes nothing."""

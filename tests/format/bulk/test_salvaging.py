@@ -7,7 +7,7 @@ import pytest
 
 from rmqindex import IndexFileWriter, Layout
 from rmqindex.bulk.salvaging import entries_in_order
-from rmqindex.storage.location import Location
+from rmqindex.storage import Location
 
 LAYOUT = Layout(1000, 600_000)
 HASHES = np.array([5, 7, 11], np.int32)
