@@ -124,6 +124,12 @@ class DueTimes:
             found[usual] = [run.phy_offset for run in runs], [run.delay for run in runs]
         return found
 
+    @property
+    def odd_count(self) -> int:
+        """How many messages have other delays than those around them."""
+        judged = (pair for usual in self._runs for pair in self._judged(usual))
+        return sum(run.length for run, around in judged if around is not None)
+
     def _judged(self, usual: int) -> Iterator[tuple[_Run, int | None]]:
         """Yield runs in their order, with the delay around each that is none of the broker's."""
         runs = self._runs[usual]
@@ -213,6 +219,11 @@ class PresentUnits:
             return usual
         offsets, delays = self._delays[queue_id, usual]
         return delays[max(bisect_right(offsets, phy_offset) - 1, 0)]
+
+    @property
+    def odd_count(self) -> int:
+        """How many messages get the delay of those around them, and not their units'."""
+        return sum(due_times.odd_count for due_times in self._seen.values())
 
     @property
     def default_count(self) -> int:

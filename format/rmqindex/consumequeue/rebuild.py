@@ -89,6 +89,8 @@ class QueueRebuildResult:
             each says what proves it, and what to do.
         default_delay_count: How many delayed messages are due by the broker's default levels, since
             no unit shows another delay of their level, and none was given.
+        odd_delay_count: How many delayed messages are due as those of their level before and behind
+            them, and not as their units say.
         added_light: The light queues that messages name and the replaced queues did not have.
     """
 
@@ -115,6 +117,7 @@ class QueueRebuildResult:
     stray: tuple[LostUnits, ...] = ()
     missing: tuple[MissingPart, ...] = ()
     default_delay_count: int = 0
+    odd_delay_count: int = 0
     added_light: tuple[str, ...] = ()
 
 
@@ -314,6 +317,7 @@ def rebuild_consume_queues(
             dry_run=dry_run,
             missing=missing,
             default_delay_count=present.default_count,
+            odd_delay_count=present.odd_count,
         )
         if there:
             result = _with_losses(result, root, there, staging, old, log, damage, leave_out)

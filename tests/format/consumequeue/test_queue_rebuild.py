@@ -977,22 +977,22 @@ class TestDelays:
         return made, waits
 
     @pytest.mark.parametrize(
-        ("present", "rebuilt"),
+        ("present", "rebuilt", "odd"),
         [
-            pytest.param([7, 7, 7], [7, 7, 7], id="another table"),
-            pytest.param([5] * 12 + [7] * 12, [5] * 12 + [7] * 12, id="changed once"),
-            pytest.param([7, 7, 60, 7], [7, 7, 7, 7], id="one that verify finds odd"),
-            pytest.param([7, 7, 7.5, 7], [7, 7, 7, 7], id="no whole seconds"),
-            pytest.param([7, 7, -1, 7], [7, 7, 7, 7], id="before it was stored"),
+            pytest.param([7, 7, 7], [7, 7, 7], 0, id="another table"),
+            pytest.param([5] * 12 + [7] * 12, [5] * 12 + [7] * 12, 0, id="changed once"),
+            pytest.param([7, 7, 60, 60, 7], [7] * 5, 2, id="two that verify finds odd"),
+            pytest.param([7, 7, 7.5, 7], [7, 7, 7, 7], 0, id="no whole seconds"),
+            pytest.param([7, 7, -1, 7], [7, 7, 7, 7], 0, id="before it was stored"),
         ],
     )
-    def test_present_units_tell_them(self, tmp_path, due, present, rebuilt):
+    def test_present_units_tell_them(self, tmp_path, due, present, rebuilt, odd):
         """And what another level, or a damaged unit, would say does not."""
         made, waits = due
         made(present)
         result = rebuild_consume_queues(tmp_path, tmp_path, replace=True)
         assert waits()[: len(rebuilt)] == rebuilt
-        assert result.default_delay_count == 0
+        assert (result.default_delay_count, result.odd_delay_count) == (0, odd)
 
     def test_a_message_without_a_unit_is_due_as_those_before_it(self, tmp_path, due):
         """Or as those behind it, where it is the first."""

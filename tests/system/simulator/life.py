@@ -35,6 +35,7 @@ def config_of(draw: Draw) -> dict[str, Any]:
         "places": draw.number(4, 40),
         "batch_topics": ["BatchTopic"],
         "dledger": draw.chance(0.12),
+        "delay": draw.weighted([(4, 0), (1, 2), (1, 3600)]),
     }
 
 
@@ -115,6 +116,8 @@ class Life:
             changes["dledger"] = True
         if self._draw.chance(0.1):
             changes["index"] = self._draw.chance(0.5)
+        if self._draw.chance(0.05):
+            changes["delay"] = self._draw.one([0, 2, 7])
         return {"name": "start", **changes}
 
     def _starts(self) -> list[Step]:

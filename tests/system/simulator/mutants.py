@@ -223,6 +223,12 @@ MUTANTS = (
         'raise UnsteadyError(f"{name} was listed and then gone") from None',
         "continue",
     ),
+    Mutant(
+        "delays are those of the default levels",
+        "consumequeue/deviations.py",
+        "return delays[max(bisect_right(offsets, phy_offset) - 1, 0)]",
+        "return usual",
+    ),
 )
 
 

@@ -229,6 +229,7 @@ def _said(
     if argv[0] == "rebuild-queues" and not is_dry:
         yield from _split(before, after)
         yield from _lost_units(world, argv, before, after)
+        yield from _due_anew(world, outcome, before, after)
         yield from _queues_without_newest(world, outcome, after)
     if "--resume" in argv and before != after and _has_stale_entries(world):
         yield "went on", "behind an index of another history of the log"
@@ -441,6 +442,27 @@ def _lost_units(
     lost = sorted(unit for unit in lost if unit[0] not in batch)
     if lost:
         yield "lost by a write", f"{len(lost)} of {len(before.units)} units: {lost[:5]}"
+
+
+def _due_anew(
+    world: World, outcome: Outcome, before: Files, after: Files
+) -> Iterable[tuple[str, str]]:
+    """Say which delayed messages are due at another time than before, where none is damaged."""
+    if any(not one.file.startswith("index") for one in world.damages):
+        return
+    stored = {one.offset: one.store_time for one in world.truth.messages}
+    right = {
+        unit[:5]: unit[5]
+        for unit in before.units
+        if unit[0] == records.SCHEDULE
+        and (delay := unit[5] - stored.get(unit[3], unit[5] + 1)) >= 0
+        and delay % 1000 == 0
+    }
+    due = {unit[:5]: unit[5] for unit in after.units}
+    anew = sorted(unit for unit, code in right.items() if due.get(unit, code) != code)
+    said = re.search(r"^(\d+) delayed messages? due as those of", outcome.text, re.MULTILINE)
+    if len(anew) > (int(said[1]) if said else 0):
+        yield "due anew", f"{len(anew)} delayed messages, such as that of {anew[0]}"
 
 
 _TAKEN = re.compile(

@@ -79,6 +79,8 @@ class Config:
     batch_topics: set[str] = field(default_factory=set)
     dledger: bool = False
     index: bool = True
+    #: By how many seconds each level of its ``messageDelayLevel`` is longer than by default.
+    delay: int = 0
 
 
 @dataclass
@@ -404,7 +406,8 @@ class ModelBroker:
         code = string_hash(message.tags) if message.tags else 0
         level = int(properties.get("DELAY", "0")) if message.topic == records.SCHEDULE else 0
         if level > 0:
-            code = message.store_time + DELAYS[min(level, len(DELAYS)) - 1]
+            delay = DELAYS[min(level, len(DELAYS)) - 1] + 1000 * self.config.delay
+            code = message.store_time + delay
         is_batch = message.topic in self.config.batch_topics
         place = (message.queue_offset, message.offset, message.size, code)
         own = Unit(
