@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import json
 import os
@@ -34,6 +35,17 @@ def pytest_configure(config):
     if not HAS_SPARK_STREAMS:
         unclosed = r"ignore:unclosed <socket\.socket .*'127\.0\.0\.1':ResourceWarning"
         config.addinivalue_line("filterwarnings", unclosed)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Let the garbage collector not look again and again for what collecting keeps anyway."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config, items):
