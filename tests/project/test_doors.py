@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -78,10 +79,10 @@ def own_room(path):
     return "cli" if top == "cli" else None
 
 
-def origins(tree):
+def origins(nodes):
     """Return what each imported name is, dotted."""
     names = {}
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names |= {each.asname or each.name: f"{node.module}.{each.name}" for each in node.names}
         elif isinstance(node, ast.Import):
@@ -92,15 +93,27 @@ def origins(tree):
 
 
 def scripts(text):
-    """Return the tree of a source, and those of the scripts in it, which other processes run."""
-    trees = [ast.parse(text)]
-    for node in ast.walk(trees[0]):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and "\n" in node.value:
+    """Return the nodes of a source, and those of each script in it, which name a package.
+
+    Other processes run the scripts.
+    """
+    if not names_a_package(text):
+        return []
+    found = [list(ast.walk(ast.parse(text)))]
+    for node in found[0]:
+        value = node.value if isinstance(node, ast.Constant) else None
+        if isinstance(value, str) and "\n" in value and names_a_package(value):
             with contextlib.suppress(SyntaxError):
-                trees.append(ast.parse(node.value))
-    return trees
+                found.append(list(ast.walk(ast.parse(value))))
+    return found
 
 
+def names_a_package(text):
+    """Tell whether a source can import one, or change what is in one."""
+    return any(package in text for package in PACKAGES)
+
+
+@cache
 def is_module(dotted):
     """Tell whether there is a module of this name."""
     try:
@@ -109,9 +122,9 @@ def is_module(dotted):
         return False
 
 
-def imported(tree):
+def imported(nodes):
     """Yield the line and the name of each module inside a room that is imported."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.module and not node.level:
             found = [f"{node.module}.{each.name}" for each in node.names]
             found = [each if is_module(each) else node.module for each in found]
@@ -137,9 +150,9 @@ def home_of(dotted):
     return getattr(found, "__module__", None) or getattr(found, "__name__", dotted)
 
 
-def patched(tree):
+def patched(nodes):
     """Yield the line and the module of each thing in the packages that is given another value."""
-    names = origins(tree)
+    names = origins(nodes)
 
     def origin(node):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -149,7 +162,7 @@ def patched(tree):
             dotted = f"{names.get(root, '?')}.{rest}".rstrip(".")
         return dotted if dotted.partition(".")[0] in PACKAGES else None
 
-    for node in ast.walk(tree):
+    for node in nodes:
         targets = []
         if isinstance(node, ast.Call) and node.args:
             called = node.func.attr if isinstance(node.func, ast.Attribute) else ""
@@ -176,7 +189,7 @@ def breaches(text, path):
             if modules is None:
                 return []
             allowed |= modules
-    found = [each for tree in scripts(text) for each in (*imported(tree), *patched(tree))]
+    found = [each for nodes in scripts(text) for each in (*imported(nodes), *patched(nodes))]
     return sorted(
         f"{path}:{line}: {module}"
         for line, module in set(found)
