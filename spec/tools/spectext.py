@@ -227,8 +227,10 @@ def traces() -> dict[str, Traces]:
         for requirement in vector["requirements"]:
             found[requirement].vectors.append(name)
     for path in sorted(TESTS.rglob("test_*.py")):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        for test in ast.walk(tree):
+        text = path.read_text(encoding="utf-8")
+        if "requirement" not in text:
+            continue
+        for test in ast.walk(ast.parse(text)):
             if isinstance(test, (ast.FunctionDef, ast.ClassDef)):
                 for requirement in _marked(test):
                     where = f"{path.relative_to(TESTS).as_posix()}::{test.name}"
