@@ -23,6 +23,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rmqindex
+from examples import examples
 from file_reads import before_each_read
 from remote_stores import under_uri
 from rmqindex import (
@@ -597,7 +598,7 @@ def test_who_stops_early_can_still_exit(what):
     """Arrow reads ahead in a thread of its own; it used to hang the process, or end it by abort."""
     asked = f"rmqindex.MessageStore(rmqindex.sample_store(), time_zone='UTC').dataset({what!r})"
     script = f"import rmqindex; data = {asked}; print(data.head(3).num_rows)"
-    for _ in range(3):
+    for _ in range(examples(4)):
         done = subprocess.run(
             [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
         )
@@ -617,7 +618,7 @@ def test_daemon_threads_that_read_on_do_not_end_the_process():
         "    threading.Thread(target=read, daemon=True).start()\n"
         "time.sleep(0.3)\n"
     )
-    for _ in range(5):
+    for _ in range(examples(8)):
         ended = subprocess.run(
             [sys.executable, "-c", code], check=False, capture_output=True, timeout=60, text=True
         )
