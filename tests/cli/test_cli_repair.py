@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from kinds import sampled
 from other_broker import running_broker
 from recorded import BROKER_VERSIONS, MESSAGE_KINDS
 from rmqindex import CommitLog, IndexFile, Layout, StoreCheckpoint, rebuild_index
@@ -323,7 +324,17 @@ EXPIRED = {
 }
 
 
-@pytest.mark.parametrize("case", EXPIRED)
+@pytest.mark.parametrize(
+    "case",
+    sampled(
+        EXPIRED,
+        "an offset behind the log",
+        "the newest file has the oldest name",
+        "a begin_timestamp of 0",
+        "a begin_phy_offset of 0",
+        "a file that was cut",
+    ),
+)
 def test_damage_costs_no_sound_entry_of_an_expired_message(case, run, tmp_path):
     """What ``verify`` says is typed, and verify then finds no error."""
     store = Path(shutil.copytree(MESSAGE_KINDS / "store", tmp_path / "store"))
