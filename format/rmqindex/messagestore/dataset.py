@@ -171,17 +171,20 @@ class _UntilExit:
 
     def finish(self, deadline: float) -> None:
         """Wait until Arrow has met the end; it may never ask, where its own queue is full."""
-        while self.has_more and time.monotonic() < deadline:
-            if self._lock.acquire(timeout=_LAST_SECONDS):  # a read may be under way
+        if self._lock.locked():  # a read is under way, behind which it asks again
+            if self._lock.acquire(timeout=_READ_SECONDS):
                 self._lock.release()
+            deadline = time.monotonic() + _LAST_SECONDS
+        while self.has_more and time.monotonic() < deadline:
             time.sleep(_POLL_SECONDS)
 
 
 _READING: weakref.WeakSet[_UntilExit] = weakref.WeakSet()
 _IS_ENDING = threading.Event()
-# How long Arrow is waited for, s: it asks within microseconds, or not at all; and until its thread
-# has left the interpreter.
-_LAST_SECONDS, _POLL_SECONDS, _LEAVE_SECONDS = 0.2, 0.001, 0.05
+# How long a read of a batch may take; how long Arrow is waited for, which asks within microseconds,
+# or not at all; and until its thread has left the interpreter, s.
+_READ_SECONDS = 10.0
+_LAST_SECONDS, _POLL_SECONDS, _LEAVE_SECONDS = 0.2, 0.001, 0.1
 
 
 @atexit.register
