@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
 from rmqindex.consumequeue.dispatch import parse_delay_levels
-from rmqindex.consumequeue.reader import UnitFiles, torn_units
+from rmqindex.consumequeue.reader import UnitFiles, torn_units, written_blocks
+from rmqindex.errors import RmqIndexError
 from rmqindex.layout.index_file import INT64_MAX
 from rmqindex.layout.queue import BLANK_SIZE, DEFAULT_DELAY_LEVELS, SCHEDULE_TOPIC, UNIT_DTYPE
 from rmqindex.layout.store import EXTENSION_FOLDER
@@ -160,12 +162,13 @@ class PresentUnits:
         self, root: Path, queues: Iterable[ConsumeQueue], *, tells_delays: bool = True
     ) -> None:
         """Begin with the present queues, and the store root of the new ones."""
-        self._first = {
+        plain = [queue for queue in queues if queue.files and not queue.is_batch]
+        self._delayed = [queue for queue in plain if queue.topic == SCHEDULE_TOPIC]
+        self._due: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
+        self._extended = {
             (queue.topic, queue.queue_id): queue.files[0]
-            for queue in queues
-            if queue.files
-            and not queue.is_batch
-            and (queue.topic == SCHEDULE_TOPIC or has_extension(root, queue))
+            for queue in plain
+            if queue.topic != SCHEDULE_TOPIC and has_extension(root, queue)
         }
         self._files = UnitFiles()
         self._tells_delays = tells_delays
@@ -183,26 +186,31 @@ class PresentUnits:
 
     def keep(self, units: QueueUnits) -> QueueUnits:
         """Return new units with what is kept; until :meth:`settle`, with default delays."""
-        first = None if units.is_batch else self._first.get((units.topic, units.queue_id))
-        if first is None and units.topic != SCHEDULE_TOPIC:
+        if units.is_batch:
             return units
-        found = np.zeros(len(units.phy_offset), np.bool_)
-        data = np.zeros(len(found), UNIT_DTYPE)
-        if first is not None:
-            data = present_units(self._files, first, units)
-            found = has_message(data) & (data["phy_offset"] == units.phy_offset)
-        if units.topic != SCHEDULE_TOPIC:
-            found &= data["tags_code"] < LEAST_TAGS_CODE
-            return replace(units, tags_code=np.where(found, data["tags_code"], units.tags_code))
-        if self._tells_delays and self._delays is None and not units.is_batch:
-            self._see(units, data["tags_code"], found)
-        return units
+        if units.topic == SCHEDULE_TOPIC:
+            if self._tells_delays and self._delays is None:
+                self._see(units)
+            return units
+        first = self._extended.get((units.topic, units.queue_id))
+        if first is None:
+            return units
+        data = present_units(self._files, first, units)
+        is_address = has_message(data) & (data["phy_offset"] == units.phy_offset)
+        is_address &= data["tags_code"] < LEAST_TAGS_CODE
+        return replace(units, tags_code=np.where(is_address, data["tags_code"], units.tags_code))
 
-    def _see(self, units: QueueUnits, codes: NDArray[np.int64], found: NDArray[np.bool_]) -> None:
+    def _see(self, units: QueueUnits) -> None:
         usual, counts = np.unique(units.tags_code - units.store_timestamp, return_counts=True)
         for each, count in zip(usual.tolist(), counts.tolist(), strict=True):
             self._counts[units.queue_id, each] += count
-        self._seen.setdefault(units.queue_id, DueTimes()).see(units, codes, found)
+        if self._due is None:
+            self._due = _codes_by_message(self._delayed)
+        offsets, codes = self._due
+        if len(offsets):
+            places = np.searchsorted(offsets, units.phy_offset).clip(max=len(offsets) - 1)
+            found = offsets[places] == units.phy_offset
+            self._seen.setdefault(units.queue_id, DueTimes()).see(units, codes[places], found)
 
     def settle(self) -> bool:
         """Go by what was seen from now on; return whether any delay is not the default one."""
@@ -230,6 +238,23 @@ class PresentUnits:
         """How many messages have a default delay, since no present unit shows another."""
         known = self._delays or {}
         return sum(count for key, count in self._counts.items() if key not in known)
+
+
+def _codes_by_message(
+    queues: Iterable[ConsumeQueue],
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the offsets of messages, ascending, and the tags codes that some unit has for them.
+
+    A unit may be in another place, queue or file than its message's.
+    """
+    parts = [np.zeros(0, UNIT_DTYPE)]
+    for file in (file for queue in queues for file in queue.files):
+        with suppress(RmqIndexError):
+            parts += [units for _, units in written_blocks(file, is_batch=False, holes=True)]
+    units = np.concatenate(parts)
+    units = units[has_message(units)]
+    units = units[np.argsort(units["phy_offset"], kind="stable")]
+    return units["phy_offset"].astype(np.int64), units["tags_code"].astype(np.int64)
 
 
 def present_units(files: UnitFiles, first: QueueFile, units: QueueUnits) -> NDArray[Any]:

@@ -112,7 +112,7 @@ class ConsumeQueue:
     def max_offset(self) -> int | None:
         """The queue offset that the next message would get; None without any."""
         for file in reversed(self.files):
-            blocks = deque(_written_blocks(file, is_batch=self.is_batch), maxlen=1)
+            blocks = deque(written_blocks(file, is_batch=self.is_batch), maxlen=1)
             for numbers, units in blocks:
                 if self.is_batch:
                     return int(units["msg_base_offset"][-1]) + int(units["batch_size"][-1])
@@ -165,7 +165,7 @@ def read_units(
         blanks: Whether blank units are given, too.
         holes: Whether units behind a hole are given, too.
     """
-    for numbers, units in _written_blocks(file, is_batch=is_batch, holes=holes):
+    for numbers, units in written_blocks(file, is_batch=is_batch, holes=holes):
         for start in range(0, len(units), _BATCH_UNITS):
             part = units[start : start + _BATCH_UNITS]
             if is_batch:
@@ -282,7 +282,7 @@ def _placed_units(
     queue: ConsumeQueue, file: QueueFile, *, torn: bool = False
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
     """Yield the units of a file with their queue offsets, also behind holes."""
-    for numbers, units in _written_blocks(file, is_batch=queue.is_batch, holes=True, torn=torn):
+    for numbers, units in written_blocks(file, is_batch=queue.is_batch, holes=True, torn=torn):
         if queue.is_batch:
             yield units["msg_base_offset"].astype(np.int64), units
         elif (real := _is_real(units)).any():
@@ -295,7 +295,7 @@ def kept_units(queue: ConsumeQueue, log_start: int) -> int | None:
     It is where a broker lets consumers begin (``ConsumeQueue.correctMinOffset``).
     """
     for file in queue.files:
-        for numbers, units in _written_blocks(file, is_batch=queue.is_batch):
+        for numbers, units in written_blocks(file, is_batch=queue.is_batch):
             kept = np.flatnonzero(_is_real(units) & (units["phy_offset"] >= log_start))
             if len(kept) and queue.is_batch:
                 return int(units["msg_base_offset"][kept[0]])
@@ -321,7 +321,7 @@ def units_at(
         inside = (places >= 0) & (places < file.size // queue.unit_size)
         if not queue.is_batch and not inside.any():
             continue
-        for numbers, units in _written_blocks(file, is_batch=queue.is_batch):
+        for numbers, units in written_blocks(file, is_batch=queue.is_batch):
             keys = phy_offsets if queue.is_batch else places
             held = units["phy_offset"].astype(np.int64) if queue.is_batch else numbers
             at = np.minimum(np.searchsorted(held, keys), len(held) - 1)
@@ -354,7 +354,7 @@ def _is_real(units: NDArray[Any]) -> NDArray[np.bool_]:
     return ~blank
 
 
-def _written_blocks(
+def written_blocks(
     file: QueueFile, *, is_batch: bool, holes: bool = False, torn: bool = False
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
     """Yield the numbers and the units of a file up to the first blank place, in blocks.

@@ -1003,6 +1003,28 @@ class TestDelays:
         rebuild_consume_queues(tmp_path, tmp_path, replace=True)
         assert waits()[:24] == [7] * 12 + [9] * 12
 
+    @pytest.mark.parametrize("size", [20 * 4, 20 * 4 + 15, 20 * 30])
+    def test_files_of_any_size_tell_them(self, tmp_path, due, size):
+        """What is left of one that was cut, and those behind it."""
+        made, waits = due
+        made([7] * 12 + [9] * 12)
+        path = tmp_path / f"consumequeue/{SCHEDULE_TOPIC}/1" / f"{0:020d}"
+        data = path.read_bytes()
+        path.write_bytes(data[:size])
+        path.with_name(f"{200:020d}").write_bytes(data[200:400])
+        path.with_name(f"{400:020d}").write_bytes(data[400:600])
+        rebuild_consume_queues(tmp_path, tmp_path, replace=True, file_size=2000)
+        assert waits()[:24] == [7] * 12 + [9] * 12
+
+    def test_a_unit_in_another_queue_tells_them(self, tmp_path, due):
+        """It leads to its message all the same."""
+        made, waits = due
+        made([7] * 3)
+        folder = tmp_path / "consumequeue" / SCHEDULE_TOPIC
+        (folder / "1").rename(folder / "5")
+        rebuild_consume_queues(tmp_path, tmp_path, replace=True, allow_loss=True, file_size=2000)
+        assert waits()[:3] == [7] * 3
+
     def test_what_is_given_counts(self, tmp_path, due):
         """Also where it is the default."""
         made, waits = due
