@@ -158,7 +158,7 @@ class TestRebuildQueues:
             "batch_file_size": 13_800_000,
             "is_default_size": False,
             "default_delay_count": 0,
-            "odd_delay_count": 0,
+            "mended_due_count": 0,
             "added_light": [],
             "kept": [],
             "superseded": [],

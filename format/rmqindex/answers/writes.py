@@ -216,7 +216,7 @@ def queue_rebuild_answer(
             "batch_file_size": result.batch_file_size,
             "is_default_size": result.is_default_size,
             "default_delay_count": result.default_delay_count,
-            "odd_delay_count": result.odd_delay_count,
+            "mended_due_count": result.mended_due_count,
             "added_light": list(result.added_light),
             "kept": _named(result.kept),
             "unagreed": None if result.unagreed is None else asdict(result.unagreed),
@@ -308,9 +308,9 @@ def _default_notes(result: QueueRebuildResult) -> Iterator[str]:
             f"Light queues that were not there: {_topics(result.added_light)}; a broker without "
             "enableMultiDispatch, as is the default, has none: --no-multi-dispatch leaves them out"
         )
-    if result.odd_delay_count:
+    if result.mended_due_count:
         yield (
-            f"{counted(result.odd_delay_count, 'delayed message')} due as those of their level "
+            f"{counted(result.mended_due_count, 'delayed message')} due as those of their level "
             "before and behind, and not as their units say"
         )
     if result.default_delay_count:

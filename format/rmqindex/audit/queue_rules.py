@@ -97,7 +97,7 @@ QUEUE_RULES: tuple[AuditRule, ...] = (
         "A few delayed messages are due sooner or later after they were stored than those of "
         "their level before and behind them.",
         "Nothing if the broker had another messageDelayLevel for so short a time; else stop the "
-        "broker and run `rmqindex rebuild-queues STORE --replace`.",
+        "broker and run `rmqindex rebuild-queues STORE --replace --mend-due-times`.",
     ),
     AuditRule(
         "queue_offset",

@@ -118,6 +118,7 @@ _STOP = re.compile("(?P<first>[Ss])top the broker and (?P<then>.)")
 _RUN_REBUILD = re.compile(f"(?P<run>[Rr]un) {_REBUILD}")
 _OPTION = re.compile(r" --[a-z-]+(?: [^- ]\S*)?")
 _LAYOUT_OPTION = "--max-hash-slot-num"
+_MEND_DUE_TIMES = "--mend-due-times"
 # In a rule's remedy: a command with what stands for the user's own store or file, or a call.
 _TYPED = re.compile(
     r"`rmqindex (?P<name>[a-z-]+) (?P<what>STORE|FILE)(?P<options>[^`]*)`|cover_index\(STORE\)"
@@ -133,8 +134,10 @@ def with_one_rebuild(rules: Sequence[AuditRule], values: Mapping[str, str]) -> l
         for command in _OF_QUEUES.finditer(rule.remedy):
             for option in _OPTION.findall(command["options"]):
                 name = option.split()[0]
+                if name == _MEND_DUE_TIMES:  # what a warning asks for alone
+                    continue
                 options[f" {name} {values[name]}" if name in values else option] = None
-    rebuild = f"{_QUEUES}{''.join(options)}`"
+    rebuild = f"{_QUEUES}{''.join(options)}"
     names = {rule.name for rule in rules}
     stop = "stop the broker"
     first = f"restore `config/topics.json`, then {stop}" if "topic_kind" in names else stop
@@ -145,7 +148,8 @@ def with_one_rebuild(rules: Sequence[AuditRule], values: Mapping[str, str]) -> l
             text = text.replace(QUEUES, BEYOND_LOG)
         if first != stop:
             text = text.replace(TOPICS_IF_WRONG, "").replace(stop, first)
-        united.append(_OF_QUEUES.sub(rebuild, text))
+        alone = f" {_MEND_DUE_TIMES}" if _MEND_DUE_TIMES in text else ""
+        united.append(_OF_QUEUES.sub(f"{rebuild}{alone}`", text))
     return united
 
 

@@ -290,7 +290,7 @@ class _Audit:
         """Return whether each message has its unit, an equal one, and whose unit has its place."""
         queue = state.queue
         assert queue is not None
-        data = present_units(self._files, queue.files[0], units)
+        data = present_units(self._files, queue.files, units)
         there = has_message(data)
         found = there & (data["phy_offset"] == units.phy_offset)
         codes = data["tags_code"]

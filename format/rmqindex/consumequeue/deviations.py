@@ -6,6 +6,8 @@ from bisect import bisect_right
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
@@ -19,7 +21,7 @@ from rmqindex.layout.store import EXTENSION_FOLDER
 from rmqindex.transaction.directories import exists
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -82,9 +84,11 @@ class DueTimes:
     messages until it is changed.
     """
 
-    def __init__(self) -> None:
-        """Begin without messages."""
-        # By the delay that the level has by default.
+    def __init__(self, levels: Sequence[int] = _USUAL_DELAYS, *, keeps_odd: bool = False) -> None:
+        """Begin without messages, and with what each level's delay is told to be, ms."""
+        self._levels = levels
+        self._keeps_odd = keeps_odd
+        # By that delay.
         self._runs: dict[int, list[_Run]] = {}
 
     def see(
@@ -93,7 +97,7 @@ class DueTimes:
         """Return which messages that have units can be due at their times; note their delays."""
         usual = units.tags_code - units.store_timestamp
         delays = codes - units.store_timestamp
-        can_be = found & np.isin(usual, _USUAL_DELAYS) & (codes >= units.store_timestamp)
+        can_be = found & np.isin(usual, self._levels) & (codes >= units.store_timestamp)
         can_be &= delays % _SECOND == 0
         for level in np.unique(usual[can_be]).tolist():
             (rows,) = np.nonzero(can_be & (usual == level))
@@ -119,7 +123,7 @@ class DueTimes:
                     yield _told(run, around)
 
     def delays(self) -> dict[int, tuple[list[int], list[int]]]:
-        """Return by default delay where in the log other delays begin, ascending, and which."""
+        """Return by level where in the log its delays begin, ascending, and which they are."""
         found = {}
         for usual in self._runs:
             runs = [run for run, around in self._judged(usual) if around is None]
@@ -141,7 +145,8 @@ class DueTimes:
         main = max(counts, key=lambda delay: (counts[delay], delay == usual))
         before, pending = None, list[_Run]()
         for run in runs:
-            if run.delay not in (usual, main) and counts[run.delay] < _MANY:
+            is_few = run.delay not in (usual, main) and counts[run.delay] < _MANY
+            if is_few and not self._keeps_odd:
                 pending.append(run)
                 continue
             around = run.delay if run.delay == before else None
@@ -159,19 +164,27 @@ class PresentUnits:
     """
 
     def __init__(
-        self, root: Path, queues: Iterable[ConsumeQueue], *, tells_delays: bool = True
+        self,
+        root: Path,
+        queues: Iterable[ConsumeQueue],
+        levels: Sequence[int],
+        *,
+        mends_odd: bool,
     ) -> None:
-        """Begin with the present queues, and the store root of the new ones."""
+        """Begin with the present queues, the store root of the new ones, and delays for the rest.
+
+        Few messages with another delay than those around them keep it, unless it is mended.
+        """
         plain = [queue for queue in queues if queue.files and not queue.is_batch]
         self._delayed = [queue for queue in plain if queue.topic == SCHEDULE_TOPIC]
         self._due: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
         self._extended = {
-            (queue.topic, queue.queue_id): queue.files[0]
+            (queue.topic, queue.queue_id): queue.files
             for queue in plain
             if queue.topic != SCHEDULE_TOPIC and has_extension(root, queue)
         }
         self._files = UnitFiles()
-        self._tells_delays = tells_delays
+        self._due_times = partial(DueTimes, levels, keeps_odd=not mends_odd)
         self._seen: dict[int, DueTimes] = {}
         self._delays: dict[tuple[int, int], tuple[list[int], list[int]]] | None = None
         self._counts: Counter[tuple[int, int]] = Counter()
@@ -185,17 +198,17 @@ class PresentUnits:
         self._files.close()
 
     def keep(self, units: QueueUnits) -> QueueUnits:
-        """Return new units with what is kept; until :meth:`settle`, with default delays."""
+        """Return new units with what is kept; until :meth:`settle`, with the delays of levels."""
         if units.is_batch:
             return units
         if units.topic == SCHEDULE_TOPIC:
-            if self._tells_delays and self._delays is None:
+            if self._delays is None:
                 self._see(units)
             return units
-        first = self._extended.get((units.topic, units.queue_id))
-        if first is None:
+        files = self._extended.get((units.topic, units.queue_id))
+        if files is None:
             return units
-        data = present_units(self._files, first, units)
+        data = present_units(self._files, files, units)
         is_address = has_message(data) & (data["phy_offset"] == units.phy_offset)
         is_address &= data["tags_code"] < LEAST_TAGS_CODE
         return replace(units, tags_code=np.where(is_address, data["tags_code"], units.tags_code))
@@ -210,10 +223,12 @@ class PresentUnits:
         if len(offsets):
             places = np.searchsorted(offsets, units.phy_offset).clip(max=len(offsets) - 1)
             found = offsets[places] == units.phy_offset
-            self._seen.setdefault(units.queue_id, DueTimes()).see(units, codes[places], found)
+            self._seen.setdefault(units.queue_id, self._due_times()).see(
+                units, codes[places], found
+            )
 
     def settle(self) -> bool:
-        """Go by what was seen from now on; return whether any delay is not the default one."""
+        """Go by what was seen from now on; return whether any delay is not its level's."""
         self._delays = {
             (queue_id, usual): delays
             for queue_id, due_times in self._seen.items()
@@ -222,7 +237,7 @@ class PresentUnits:
         return any(delays != [usual] for (_, usual), (_, delays) in self._delays.items())
 
     def delay_of(self, queue_id: int, usual: int, phy_offset: int) -> int:
-        """Return the delay of a message, ms, from its default one."""
+        """Return the delay of a message, ms, from that of its level."""
         if self._delays is None or (queue_id, usual) not in self._delays:
             return usual
         offsets, delays = self._delays[queue_id, usual]
@@ -234,8 +249,8 @@ class PresentUnits:
         return sum(due_times.odd_count for due_times in self._seen.values())
 
     @property
-    def default_count(self) -> int:
-        """How many messages have a default delay, since no present unit shows another."""
+    def unshown_count(self) -> int:
+        """How many messages have the delay of their level, since no present unit shows any."""
         known = self._delays or {}
         return sum(count for key, count in self._counts.items() if key not in known)
 
@@ -257,14 +272,31 @@ def _codes_by_message(
     return units["phy_offset"].astype(np.int64), units["tags_code"].astype(np.int64)
 
 
-def present_units(files: UnitFiles, first: QueueFile, units: QueueUnits) -> NDArray[Any]:
-    """Return what a plain queue, of which this is the first file, has at some places, or zeros."""
+def present_units(
+    files: UnitFiles, of_queue: Sequence[QueueFile], units: QueueUnits
+) -> NDArray[Any]:
+    """Return what a plain queue of some files has at the places of units; zeros for nothing."""
     inside = (units.queue_offset >= 0) & (units.queue_offset < _MOST_UNITS)
     data = np.zeros(len(inside), UNIT_DTYPE)
-    folder = first.path.parent.local
-    if folder is not None and first.size and not first.size % UNIT_DTYPE.itemsize:
-        data[inside] = files.units(folder, first.size, units.queue_offset[inside])
+    folder, size = of_queue[0].path.parent.local, _file_size(of_queue)
+    if folder is not None and size:
+        data[inside] = files.units(folder, size, units.queue_offset[inside])
     return data
+
+
+def _file_size(files: Sequence[QueueFile]) -> int:
+    """Return the size of a queue's files, bytes, by their names; 0 where nothing tells it.
+
+    Some of them may have been cut, or be lost.
+    """
+    unit = UNIT_DTYPE.itemsize
+    sizes = {file.size for file in files}
+    apart = Counter(b.start - a.start for a, b in pairwise(files))
+    whole = {size: count for size, count in apart.items() if not size % unit}
+    if whole:
+        return max(whole, key=lambda size: (size in sizes, whole[size], -size))
+    first = files[0]
+    return first.start if first.start and not first.start % unit else first.size // unit * unit
 
 
 def has_extension(root: Path, queue: ConsumeQueue) -> bool:

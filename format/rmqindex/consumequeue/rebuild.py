@@ -89,8 +89,8 @@ class QueueRebuildResult:
             each says what proves it, and what to do.
         default_delay_count: How many delayed messages are due by the broker's default levels, since
             no unit shows another delay of their level, and none was given.
-        odd_delay_count: How many delayed messages are due as those of their level before and behind
-            them, and not as their units say.
+        mended_due_count: How many delayed messages are due as those of their level before and
+            behind them, and not as their units say.
         added_light: The light queues that messages name and the replaced queues did not have.
     """
 
@@ -117,7 +117,7 @@ class QueueRebuildResult:
     stray: tuple[LostUnits, ...] = ()
     missing: tuple[MissingPart, ...] = ()
     default_delay_count: int = 0
-    odd_delay_count: int = 0
+    mended_due_count: int = 0
     added_light: tuple[str, ...] = ()
 
 
@@ -130,6 +130,7 @@ def rebuild_consume_queues(
     file_size: int | None = None,
     batch_file_size: int | None = None,
     delay_levels: str | None = None,
+    mend_due_times: bool = False,
     batch_topics: Sequence[str] = (),
     multi_dispatch: bool = True,
     leave_out: Sequence[str] = (),
@@ -169,8 +170,11 @@ def rebuild_consume_queues(
         file_size: The broker's ``mappedFileSizeConsumeQueue``, bytes; by default that of the
             present queues, or of those beside the log, else the broker's default.
         batch_file_size: The broker's ``mapperFileSizeBatchConsumeQueue``, bytes; by default alike.
-        delay_levels: The broker's ``messageDelayLevel``; by default, each delay that units of the
-            present queues show, else the broker's default.
+        delay_levels: The broker's ``messageDelayLevel``, for delayed messages without a unit in the
+            present queues that shows when they are due, or one of their level; by default, the
+            broker's default.
+        mend_due_times: Let few delayed messages that are due otherwise than those of their level
+            before and behind them be due as those.
         batch_topics: Topics whose queues are batch queues, beside those of which
             ``config/topics.json`` says so; without that file, those with an inner batch anywhere in
             the log, and those that have batch queues now.
@@ -211,6 +215,7 @@ def rebuild_consume_queues(
         texts_of("leave_out", leave_out),
     )
     ensure_flags(
+        mend_due_times=mend_due_times,
         multi_dispatch=multi_dispatch,
         replace=replace,
         allow_loss=allow_loss,
@@ -229,6 +234,7 @@ def rebuild_consume_queues(
             "--batch-topic": batch_topics,
             "--leave-out": leave_out,
             "--delay-levels": delay_levels,
+            "--mend-due-times": mend_due_times,
             "--dry-run": dry_run,
             "--allow-live-store": allow_live_store,
             "--mode": None if mode == "FAILFAST" else mode,
@@ -265,7 +271,7 @@ def rebuild_consume_queues(
             ),
         )
         present = stack.enter_context(
-            PresentUnits(root, old.queues, tells_delays=delay_levels is None)
+            PresentUnits(root, old.queues, levels, mends_odd=mend_due_times)
         )
         dispatcher = Dispatcher(
             levels,
@@ -316,8 +322,8 @@ def rebuild_consume_queues(
             left_out=tuple(sorted(omitted.left_out)),
             dry_run=dry_run,
             missing=missing,
-            default_delay_count=present.default_count,
-            odd_delay_count=present.odd_count,
+            default_delay_count=present.unshown_count if delay_levels is None else 0,
+            mended_due_count=present.odd_count,
         )
         if there:
             result = _with_losses(result, root, there, staging, old, log, damage, leave_out)

@@ -282,8 +282,9 @@ class TestRebuild:
         assert not any(topic.startswith("%LMQ%") for topic, _ in by_name(tmp_path))
 
     def test_other_delay_levels(self, tmp_path):
-        """Deliver times follow the broker's own configuration."""
-        rebuild_consume_queues(STORE2, tmp_path, delay_levels="1h")
+        """Deliver times follow the broker's own configuration, where no queue shows any."""
+        shutil.copytree(STORE2 / "commitlog", tmp_path / "commitlog")
+        rebuild_consume_queues(tmp_path, tmp_path, delay_levels="1h")
         queue = by_name(tmp_path)["SCHEDULE_TOPIC_XXXX", 1]
         with CommitLog(STORE2) as log:
             for batch in queue.scan():

@@ -25,7 +25,7 @@ from rmqindex import (
     RmqIndexError,
     rebuild_consume_queues,
 )
-from rmqindex.layout.queue import DEFAULT_DELAY_LEVELS, SCHEDULE_TOPIC
+from rmqindex.layout.queue import SCHEDULE_TOPIC
 from trees import queue_files
 
 STORE = rmqindex.sample_store()
@@ -981,7 +981,7 @@ class TestDelays:
         [
             pytest.param([7, 7, 7], [7, 7, 7], 0, id="another table"),
             pytest.param([5] * 12 + [7] * 12, [5] * 12 + [7] * 12, 0, id="changed once"),
-            pytest.param([7, 7, 60, 60, 7], [7] * 5, 2, id="two that verify finds odd"),
+            pytest.param([7, 7, 60, 60, 7], [7, 7, 60, 60, 7], 2, id="another for a while"),
             pytest.param([7, 7, 7.5, 7], [7, 7, 7, 7], 0, id="no whole seconds"),
             pytest.param([7, 7, -1, 7], [7, 7, 7, 7], 0, id="before it was stored"),
         ],
@@ -992,7 +992,10 @@ class TestDelays:
         made(present)
         result = rebuild_consume_queues(tmp_path, tmp_path, replace=True)
         assert waits()[: len(rebuilt)] == rebuilt
-        assert (result.default_delay_count, result.odd_delay_count) == (0, odd)
+        assert (result.default_delay_count, result.mended_due_count) == (0, 0)
+        result = rebuild_consume_queues(tmp_path, tmp_path, replace=True, mend_due_times=True)
+        assert result.mended_due_count == odd
+        assert waits()[: len(rebuilt)] == ([7] * 5 if odd else rebuilt)
 
     def test_a_message_without_a_unit_is_due_as_those_before_it(self, tmp_path, due):
         """Or as those behind it, where it is the first."""
@@ -1025,14 +1028,16 @@ class TestDelays:
         rebuild_consume_queues(tmp_path, tmp_path, replace=True, allow_loss=True, file_size=2000)
         assert waits()[:3] == [7] * 3
 
-    def test_what_is_given_counts(self, tmp_path, due):
-        """Also where it is the default."""
+    def test_levels_that_are_given_are_those_of_the_rest(self, tmp_path, due):
+        """What units show was the broker's own decision."""
         made, waits = due
         made([7, 7, 7])
-        rebuild_consume_queues(tmp_path, tmp_path, replace=True, delay_levels=DEFAULT_DELAY_LEVELS)
-        assert waits()[:3] == [5, 5, 5]
-        rebuild_consume_queues(tmp_path, tmp_path, replace=True, delay_levels="1s 8s")
-        assert waits()[:3] == [8, 8, 8]
+        levels = {"replace": True, "delay_levels": "1s 8s"}
+        result = rebuild_consume_queues(tmp_path, tmp_path, **levels)
+        assert (waits()[:3], result.default_delay_count) == ([7, 7, 7], 0)
+        shutil.rmtree(tmp_path / "consumequeue" / SCHEDULE_TOPIC)
+        result = rebuild_consume_queues(tmp_path, tmp_path, **levels)
+        assert (waits()[:3], result.default_delay_count) == ([8, 8, 8], 0)
 
     def test_queues_beside_the_log_tell_them_elsewhere_too(self, tmp_path, due):
         """As for the sizes of files."""

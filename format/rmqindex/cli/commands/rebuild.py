@@ -202,8 +202,14 @@ class RebuildQueues:
     delay_levels: str | None = option(
         "--delay-levels",
         metavar="LEVELS",
-        help="The broker's messageDelayLevel. By default each delay that the present queues show, "
-        f"else that of {DEFAULT_DELAY_LEVELS}.",
+        help="The broker's messageDelayLevel, for what the present queues do not show. Default: "
+        f"{DEFAULT_DELAY_LEVELS}.",
+    )
+    mend_due_times: bool = option(
+        "--mend-due-times",
+        is_flag=True,
+        help="Let few delayed messages that are due otherwise than those of their level before and "
+        "behind them be due as those.",
     )
     multi_dispatch: bool = option(
         "--multi-dispatch/--no-multi-dispatch",
@@ -238,6 +244,7 @@ class RebuildQueues:
                     file_size=self.file_size,
                     batch_file_size=self.batch_file_size,
                     delay_levels=self.delay_levels,
+                    mend_due_times=self.mend_due_times,
                     batch_topics=self.batch_topics,
                     multi_dispatch=self.multi_dispatch,
                     leave_out=self.leave_out,
