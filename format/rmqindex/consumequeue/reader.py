@@ -475,7 +475,9 @@ class UnitFiles:
             except (OSError, RmqIndexError):
                 return bytes(length)
         with naming(path):
-            return os.pread(self._open[path], length, at).ljust(length, b"\0")
+            data = os.pread(self._open[path], length, at)
+        # What is left of a unit that the file ends in is none.
+        return data[: len(data) // UNIT_DTYPE.itemsize * UNIT_DTYPE.itemsize].ljust(length, b"\0")
 
 
 def all_batches(queue: ConsumeQueue) -> NDArray[Any]:

@@ -1087,6 +1087,10 @@ class TestWhatTheLogDoesNotSay:
         rebuild_consume_queues(tmp_path, tmp_path, replace=True)
         addressed[20:40] = whole[20:40]
         assert path.read_bytes() == addressed
+        os.truncate(path, 75)
+        rebuild_consume_queues(tmp_path, tmp_path, replace=True, file_size=2000)
+        addressed[60:80] = whole[60:80]
+        assert path.read_bytes() == addressed
 
     def test_light_queues_that_were_not_there_are_named(self, tmp_path):
         """A broker that has none would not have made them."""
