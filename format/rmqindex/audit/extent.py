@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from rmqindex.audit.remedies import LOG_FILE_SIZE
-from rmqindex.commitlog.files import broker_file_size
+from rmqindex.audit.remedies import LOG_FILE_NAME, LOG_FILE_SIZE
+from rmqindex.commitlog.files import broker_file_size, foreign_files
 from rmqindex.commitlog.snapshot import older_tail
 from rmqindex.commitlog.walk import own_start
 from rmqindex.errors import RmqIndexError
@@ -26,7 +26,8 @@ from rmqindex.indexfile.decoding import MILLISECONDS
 from rmqindex.keys.hash_set import distinct
 from rmqindex.keys.messages import KEY_COLUMNS, expand_messages
 from rmqindex.layout.index_file import FIRST_POSITION, INT64_MAX
-from rmqindex.layout.store import CHECKPOINT_NAME, INDEX_FOLDER
+from rmqindex.layout.record import FILE_NAME_DIGITS
+from rmqindex.layout.store import CHECKPOINT_NAME, COMMITLOG_FOLDER, INDEX_FOLDER
 from rmqindex.store.checkpoint import DISPATCHED_OFFSET, StoreCheckpoint
 from rmqindex.store.store import index_entries, root_of
 from rmqindex.transaction.broker_lock import BrokerLock, BrokerState
@@ -202,15 +203,19 @@ def _audit_log_size(log: CommitLog, broker: BrokerState, findings: Findings) -> 
 
 
 def _audit_log_names(log: CommitLog, findings: Findings) -> None:
-    """Say which files of a plain log are another's copies, or have another's name."""
-    for file in log.files:
-        if file.entry_head or file.path.local is None:
-            continue
+    """Say which files in a plain log's folder are none of it, or another's copies."""
+    plain = [file for file in log.files if not file.entry_head and file.path.local is not None]
+    for folder in dict.fromkeys(file.path.parent for file in plain):
+        # Only of the broker's own folder is it known that nothing else belongs there.
+        for entry in foreign_files(folder) if folder.name == COMMITLOG_FOLDER else ():
+            expected = f"files that are named by {FILE_NAME_DIGITS} digits"
+            findings.add(str(entry.path), LOG_FILE_NAME, None, expected, entry.name)
+    for file in plain:
         with log.open_file(file) as source:
             start = own_start(source, file)
         if start not in (None, file.start):
             expected = f"a message at offset {file.start}, as its name says"
-            findings.add(str(file.path), "log_file_name", 0, expected, f"one at offset {start}")
+            findings.add(str(file.path), LOG_FILE_NAME, 0, expected, f"one at offset {start}")
 
 
 def audit_remains(log: CommitLog, findings: Findings) -> None:

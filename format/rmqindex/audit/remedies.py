@@ -102,6 +102,8 @@ GEOMETRY_DIFFERS = "geometry_differs"
 SURPLUS = "surplus_bytes"
 #: The rule of a log's newest file of another size than those before it.
 LOG_FILE_SIZE = "log_file_size"
+#: The rule of what stands among a log's files and is none, or not the one that it is named as.
+LOG_FILE_NAME = "log_file_name"
 _QUEUES = "`rmqindex rebuild-queues STORE --replace"
 _OF_QUEUES = re.compile(f"{_QUEUES}(?P<options>[^`]*)`")
 _REBUILD = "`rmqindex rebuild STORE"

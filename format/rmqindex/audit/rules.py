@@ -9,6 +9,7 @@ from rmqindex.audit.queue_rules import QUEUE_RULES
 from rmqindex.audit.remedies import (
     ENTRIES_BEYOND_LOG,
     GEOMETRY_DIFFERS,
+    LOG_FILE_NAME,
     LOG_FILE_SIZE,
     READABLE_LOG,
     REBUILD,
@@ -317,10 +318,10 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
         "expected size, which adds zeros or drops what no broker reads.",
     ),
     AuditRule(
-        "log_file_name",
+        LOG_FILE_NAME,
         "error",
-        "A CommitLog file begins with a message of another place: it is the copy of another file, "
-        "or has another's name.",
+        "A file in the CommitLog's folder has a name with which no broker starts, or begins with a "
+        "message of another place: it is the copy of another file, or has another's name.",
         "While no broker runs, move it out of the folder, or give it the name of that offset, in "
         f"{FILE_NAME_DIGITS} digits, if no file has it; restore what then lacks from a replica or "
         "a backup.",

@@ -296,6 +296,12 @@ def _files_of(location: Location) -> list[LogFile]:
     return []
 
 
+def foreign_files(folder: Location) -> list[FileEntry]:
+    """Return the files of a log's folder that are named by no offset."""
+    entries = [entry for entry in directory_entries(folder) if not entry.is_directory]
+    return [entry for entry in entries if not _NAME.fullmatch(entry.name)]
+
+
 def _log_entries(entries: list[FileEntry]) -> list[FileEntry]:
     return [entry for entry in entries if not entry.is_directory and _NAME.fullmatch(entry.name)]
 

@@ -45,6 +45,18 @@ def test_a_renamed_file_is_an_error(store):
     assert (str(renamed), 0, "error") in found(store, "log_file_name")
 
 
+@pytest.mark.parametrize("other", [".DS_Store", f"{0:020d}.bak", "x"])
+def test_a_file_that_is_named_by_no_offset_is_an_error(store, other):
+    """A broker stops at it, but does not look at folders; elsewhere anything may lie."""
+    stray = store / "commitlog" / other
+    stray.write_bytes(b"any")
+    (store / "commitlog" / "folder").mkdir()
+    assert found(store, "log_file_name") == [(str(stray), None, "error")]
+    (store / "commitlog").rename(store / "log")
+    rows = rmqindex.verify(store / "index", store / "log").to_pylist()
+    assert "log_file_name" not in {row["rule"] for row in rows}
+
+
 def test_other_bytes_than_messages_say_nothing_of_a_name(store):
     """A broker overwrites them."""
     last = log_files(store)[-1]
