@@ -211,7 +211,8 @@ def _audit_log_names(log: CommitLog, findings: Findings) -> None:
             expected = f"files that are named by {FILE_NAME_DIGITS} digits"
             findings.add(str(entry.path), LOG_FILE_NAME, None, expected, entry.name)
     for file in plain:
-        with log.open_file(file) as source:
+        start = None
+        with suppress(RmqIndexError), log.open_file(file) as source:  # a broker expires files
             start = own_start(source, file)
         if start not in (None, file.start):
             expected = f"a message at offset {file.start}, as its name says"

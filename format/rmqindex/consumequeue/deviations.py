@@ -289,13 +289,14 @@ def _file_size(files: Sequence[QueueFile]) -> int:
 
     Some of them may have been cut, or be lost.
     """
-    unit = UNIT_DTYPE.itemsize
+    unit, first = UNIT_DTYPE.itemsize, files[0]
     sizes = {file.size for file in files}
     apart = Counter(b.start - a.start for a, b in pairwise(files))
     whole = {size: count for size, count in apart.items() if not size % unit}
     if whole:
         return max(whole, key=lambda size: (size in sizes, whole[size], -size))
-    first = files[0]
+    if first.size and not (first.size % unit or first.start % first.size):
+        return first.size
     return first.start if first.start and not first.start % unit else first.size // unit * unit
 
 
