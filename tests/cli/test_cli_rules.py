@@ -383,6 +383,10 @@ CASES = {
         base=small([BATCH], TopicTest=True),
     ),
     "queue_file_size": Case(lambda store: os.truncate(store / QUEUE, 3_000_000)),
+    "queue_file_name": Case(
+        lambda store: (store / QUEUE).with_name("x").write_bytes(b"any"),
+        lambda store: (store / QUEUE).with_name("x").unlink(),
+    ),
     "queue_unit_missing": Case(lambda store: patch(store / QUEUE, 60, bytes(20))),
     "queue_unit": Case(lambda store: patch(store / QUEUE, 68, struct.pack(">i", 7777))),
     "queue_due_time": Case(set_due, base=small(DELAYED)),

@@ -79,6 +79,12 @@ QUEUE_RULES: tuple[AuditRule, ...] = (
         f"--batch-file-size {DEFAULT_BATCH_FILE_SIZE}`.",
     ),
     AuditRule(
+        "queue_file_name",
+        "error",
+        "A file in a queue's folder is named by no offset: no broker starts with it.",
+        "While no broker runs, move it out of the folder.",
+    ),
+    AuditRule(
         "queue_unit_missing",
         "error",
         "Messages have no unit in their queue: no consumer gets them, and where no unit follows, "

@@ -16,13 +16,12 @@ from rmqindex.consumequeue.deviations import (
     LEAST_TAGS_CODE,
     Deviation,
     DueTimes,
+    UnitFiles,
     first_hole,
     has_extension,
-    has_message,
-    present_units,
 )
 from rmqindex.consumequeue.dispatch import Dispatcher, OmittedTopics, TopicKinds, parse_delay_levels
-from rmqindex.consumequeue.paths import read_unexchanged
+from rmqindex.consumequeue.paths import foreign_files, read_unexchanged
 from rmqindex.consumequeue.places import Life, Places, messages_taken
 from rmqindex.consumequeue.predecessors import (
     Predecessors,
@@ -31,12 +30,7 @@ from rmqindex.consumequeue.predecessors import (
     lacking_units,
     strays,
 )
-from rmqindex.consumequeue.reader import (
-    ConsumeQueue,
-    UnitFiles,
-    all_batches,
-    last_offset,
-)
+from rmqindex.consumequeue.reader import ConsumeQueue, all_batches, has_message, last_offset
 from rmqindex.consumequeue.staging import is_unfinished, queue_folders
 from rmqindex.errors import RmqIndexError
 from rmqindex.layout.queue import (
@@ -44,6 +38,7 @@ from rmqindex.layout.queue import (
     LMQ_PREFIX,
     SCHEDULE_TOPIC,
 )
+from rmqindex.layout.record import FILE_NAME_DIGITS
 from rmqindex.layout.store import BATCH_FOLDER, INDEX_FOLDER, QUEUE_FOLDER
 from rmqindex.storage.location import Location
 from rmqindex.store.config import TopicTable
@@ -51,7 +46,7 @@ from rmqindex.store.contents import refuse_rocksdb_queues
 from rmqindex.transaction.broker_lock import BrokerLock, BrokerState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -98,6 +93,7 @@ def compare_queues(
         return
     if is_unfinished(root) and not is_written:
         findings.add(str(root), "unfinished_write", None, "no rebuild of ConsumeQueues", "one")
+    _report_names(root, old.queues, findings)
     queues = [queue for queue in old.queues if queue.files]
     if not queues:
         # What is no broker's store may never have had queues.
@@ -107,6 +103,14 @@ def compare_queues(
         return
     _report_sizes(old, findings)
     _Audit(root, queues, log, findings, broker, start).run()
+
+
+def _report_names(root: Path, queues: Iterable[ConsumeQueue], findings: FindingCollector) -> None:
+    expected = f"files that are named by {FILE_NAME_DIGITS} digits"
+    for queue in queues:
+        folder = _folder(root, is_batch=queue.is_batch) / queue.topic / str(queue.queue_id)
+        for path in foreign_files(folder):
+            findings.add(str(path), "queue_file_name", None, expected, path.name)
 
 
 def _report_sizes(old: Predecessors, findings: FindingCollector) -> None:
@@ -290,7 +294,7 @@ class _Audit:
         """Return whether each message has its unit, an equal one, and whose unit has its place."""
         queue = state.queue
         assert queue is not None
-        data = present_units(self._files, queue.files, units)
+        data = self._files.units(queue, units.queue_offset)
         there = has_message(data)
         found = there & (data["phy_offset"] == units.phy_offset)
         codes = data["tags_code"]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_right
-from collections import Counter
+from collections import Counter, OrderedDict
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -13,11 +14,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 
 from rmqindex.consumequeue.dispatch import parse_delay_levels
-from rmqindex.consumequeue.reader import UnitFiles, torn_units, written_blocks
+from rmqindex.consumequeue.reader import has_message, torn_units, written_blocks
 from rmqindex.errors import RmqIndexError
 from rmqindex.layout.index_file import INT64_MAX
-from rmqindex.layout.queue import BLANK_SIZE, DEFAULT_DELAY_LEVELS, SCHEDULE_TOPIC, UNIT_DTYPE
+from rmqindex.layout.queue import DEFAULT_DELAY_LEVELS, SCHEDULE_TOPIC, UNIT_DTYPE
+from rmqindex.layout.record import FILE_NAME_DIGITS
 from rmqindex.layout.store import EXTENSION_FOLDER
+from rmqindex.storage.disk import naming, open_to_read
 from rmqindex.transaction.directories import exists
 
 if TYPE_CHECKING:
@@ -27,7 +30,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rmqindex.consumequeue.dispatch import QueueUnits
-    from rmqindex.consumequeue.paths import QueueFile
     from rmqindex.consumequeue.reader import ConsumeQueue
 
 # Units of a queue without a place of their own that are looked for in the rest of it.
@@ -39,6 +41,8 @@ _MANY = 10
 #: With ``enableConsumeQueueExt``, smaller codes are addresses in the queue's files in another
 #: folder.
 LEAST_TAGS_CODE = -(2**31)
+# Files of queues that are open at a time.
+_OPEN_FILES = 64
 # The last unit's place is still a 64-bit number.
 _MOST_UNITS = INT64_MAX // UNIT_DTYPE.itemsize
 
@@ -179,7 +183,7 @@ class PresentUnits:
         self._delayed = [queue for queue in plain if queue.topic == SCHEDULE_TOPIC]
         self._due: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
         self._extended = {
-            (queue.topic, queue.queue_id): queue.files
+            (queue.topic, queue.queue_id): queue
             for queue in plain
             if queue.topic != SCHEDULE_TOPIC and has_extension(root, queue)
         }
@@ -205,10 +209,10 @@ class PresentUnits:
             if self._delays is None:
                 self._see(units)
             return units
-        files = self._extended.get((units.topic, units.queue_id))
-        if files is None:
+        queue = self._extended.get((units.topic, units.queue_id))
+        if queue is None:
             return units
-        data = present_units(self._files, files, units)
+        data = self._files.units(queue, units.queue_offset)
         is_address = has_message(data) & (data["phy_offset"] == units.phy_offset)
         is_address &= data["tags_code"] < LEAST_TAGS_CODE
         return replace(units, tags_code=np.where(is_address, data["tags_code"], units.tags_code))
@@ -264,32 +268,81 @@ def _codes_by_message(
     """
     parts = [np.zeros(0, UNIT_DTYPE)]
     for file in (file for queue in queues for file in queue.files):
+        # What was read of a file before one of its blocks cannot be is as good as that of others.
         with suppress(RmqIndexError):
-            parts += [units for _, units in written_blocks(file, is_batch=False, holes=True)]
+            for _, units in written_blocks(file, is_batch=False, holes=True):
+                parts.append(units)
     units = np.concatenate(parts)
     units = units[has_message(units)]
     units = units[np.argsort(units["phy_offset"], kind="stable")]
     return units["phy_offset"].astype(np.int64), units["tags_code"].astype(np.int64)
 
 
-def present_units(
-    files: UnitFiles, of_queue: Sequence[QueueFile], units: QueueUnits
-) -> NDArray[Any]:
-    """Return what a plain queue of some files has at the places of units; zeros for nothing."""
-    inside = (units.queue_offset >= 0) & (units.queue_offset < _MOST_UNITS)
-    data = np.zeros(len(inside), UNIT_DTYPE)
-    folder, size = of_queue[0].path.parent.local, _file_size(of_queue)
-    if folder is not None and size:
-        data[inside] = files.units(folder, size, units.queue_offset[inside])
-    return data
+class UnitFiles:
+    """Reads units of plain queues by their places, also from files made since the listing."""
+
+    def __init__(self) -> None:
+        """Open nothing."""
+        self._open: OrderedDict[str, int] = OrderedDict()
+        self._sizes: dict[ConsumeQueue, int] = {}
+
+    def close(self) -> None:
+        """Close all files."""
+        for descriptor in self._open.values():
+            os.close(descriptor)
+        self._open.clear()
+
+    def units(self, queue: ConsumeQueue, places: NDArray[np.int64]) -> NDArray[Any]:
+        """Return what a queue that has files has at places; zeros for nothing."""
+        if queue not in self._sizes:
+            self._sizes[queue] = _file_size(queue)
+        inside = (places >= 0) & (places < _MOST_UNITS)
+        data = np.zeros(len(places), UNIT_DTYPE)
+        folder, size = queue.files[0].path.parent.local, self._sizes[queue]
+        if folder is not None and size:
+            data[inside] = self._units(folder, size, places[inside])
+        return data
+
+    def _units(self, folder: Path, file_size: int, places: NDArray[np.int64]) -> NDArray[Any]:
+        data = np.zeros(len(places), UNIT_DTYPE)
+        if not len(places):
+            return data
+        cuts = [0, *(np.flatnonzero(np.diff(places) != 1) + 1).tolist(), len(places)]
+        for first, last in pairwise(cuts):
+            at = int(places[first]) * UNIT_DTYPE.itemsize
+            parts = []
+            left = (last - first) * UNIT_DTYPE.itemsize
+            while left:
+                inside = at % file_size
+                length = min(left, file_size - inside)
+                name = f"{at - inside:0{FILE_NAME_DIGITS}d}"
+                parts.append(self._read(str(folder / name), inside, length))
+                at += length
+                left -= length
+            data[first:last] = np.frombuffer(b"".join(parts), UNIT_DTYPE)
+        return data
+
+    def _read(self, path: str, at: int, length: int) -> bytes:
+        if path not in self._open:
+            if len(self._open) >= _OPEN_FILES:
+                _, oldest = self._open.popitem(last=False)
+                os.close(oldest)
+            try:
+                self._open[path] = open_to_read(path, os.O_RDONLY)
+            except (OSError, RmqIndexError):
+                return bytes(length)
+        with naming(path):
+            data = os.pread(self._open[path], length, at)
+        # What is left of a unit that the file ends in is none.
+        return data[: len(data) // UNIT_DTYPE.itemsize * UNIT_DTYPE.itemsize].ljust(length, b"\0")
 
 
-def _file_size(files: Sequence[QueueFile]) -> int:
+def _file_size(queue: ConsumeQueue) -> int:
     """Return the size of a queue's files, bytes, by their names; 0 where nothing tells it.
 
     Some of them may have been cut, or be lost.
     """
-    unit, first = UNIT_DTYPE.itemsize, files[0]
+    files, unit, first = queue.files, UNIT_DTYPE.itemsize, queue.files[0]
     sizes = {file.size for file in files}
     apart = Counter(b.start - a.start for a, b in pairwise(files))
     whole = {size: count for size, count in apart.items() if not size % unit}
@@ -303,12 +356,6 @@ def _file_size(files: Sequence[QueueFile]) -> int:
 def has_extension(root: Path, queue: ConsumeQueue) -> bool:
     """Return whether a broker stored more of a queue's messages with ``enableConsumeQueueExt``."""
     return exists(root / EXTENSION_FOLDER / queue.topic / str(queue.queue_id))
-
-
-def has_message(units: NDArray[Any]) -> NDArray[np.bool_]:
-    """Return which plain units are of a message: neither zeros nor blank."""
-    is_one: NDArray[np.bool_] = (units["size"] > 0) & (units["size"] != BLANK_SIZE)
-    return is_one
 
 
 def _told(odd: _Run, delay: int) -> tuple[str, str]:

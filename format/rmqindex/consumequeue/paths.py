@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -254,6 +255,15 @@ def is_queue_id(name: str) -> bool:
 def is_queue_file(name: str) -> bool:
     """Return whether a file of a queue can have a name: where it begins, in 20 digits."""
     return _FILE_NAME.fullmatch(name) is not None
+
+
+def foreign_files(folder: Path) -> list[Path]:
+    """Return the files in a local queue's folder that are named by no place."""
+    try:
+        names = sorted(each.name for each in os.scandir(folder) if not each.is_dir())
+    except FileNotFoundError:  # the broker deleted the queue
+        return []
+    return [folder / name for name in names if not is_queue_file(name)]
 
 
 def _queue(location: Location) -> FoundQueue:

@@ -13,10 +13,15 @@ import pyarrow.compute as pc
 
 from rmqindex.commitlog.log import MATCH_STATES
 from rmqindex.consumequeue.places import LostUnits
-from rmqindex.consumequeue.reader import ConsumeQueue, in_kind, torn_units, units_before
+from rmqindex.consumequeue.reader import (
+    ConsumeQueue,
+    has_message,
+    in_kind,
+    torn_units,
+    units_before,
+)
 from rmqindex.errors import RmqIndexError
 from rmqindex.layout.queue import (
-    BLANK_SIZE,
     DEFAULT_BATCH_FILE_SIZE,
     DEFAULT_FILE_SIZE,
     LMQ_PREFIX,
@@ -473,8 +478,7 @@ def _at(queue: ConsumeQueue, places: NDArray[np.int64]) -> NDArray[np.int64]:
         if inside.any():
             # A file that was cut, or is too long, ends in a part of a unit.
             units = np.memmap(file.path, UNIT_DTYPE, "r", shape=count)[places[inside] - first]
-            is_unit = (units["size"] > 0) & (units["size"] != BLANK_SIZE)
-            found[inside] = np.where(is_unit, units["phy_offset"], -1)
+            found[inside] = np.where(has_message(units), units["phy_offset"], -1)
     return found
 
 

@@ -5,18 +5,15 @@ RocketMQ: ``ConsumeQueue``, ``BatchConsumeQueue``.
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_left
-from collections import OrderedDict, deque
+from collections import deque
 from dataclasses import replace
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from rmqindex.consumequeue.paths import QueueFile, find_queues
-from rmqindex.errors import RmqIndexError
 from rmqindex.layout.index_file import INT64_MAX
 from rmqindex.layout.queue import (
     BATCH_UNIT_DTYPE,
@@ -26,14 +23,12 @@ from rmqindex.layout.queue import (
     UNIT_DTYPE,
     unit_dtype,
 )
-from rmqindex.layout.record import FILE_NAME_DIGITS
-from rmqindex.storage.disk import naming, open_to_read
+from rmqindex.storage.disk import open_to_read
 from rmqindex.storage.location import path_text
 from rmqindex.storage.opening import FileMark, ensure_same, open_found
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
 
     from numpy.typing import NDArray
 
@@ -46,8 +41,6 @@ _BLOCK_UNITS = 8 * _BATCH_UNITS
 # Most files of most queues have few units, and their rest is a hole: a local file's first block is
 # smaller than the others.
 _FIRST_UNITS = 4096
-# Files of queues that are open at a time.
-_OPEN_FILES = 64
 
 
 class ConsumeQueue:
@@ -354,6 +347,11 @@ def _is_real(units: NDArray[Any]) -> NDArray[np.bool_]:
     return ~blank
 
 
+def has_message(units: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return which plain units are of a message: neither zeros nor blank."""
+    return np.asarray((units["size"] > 0) & _is_real(units), np.bool_)
+
+
 def written_blocks(
     file: QueueFile, *, is_batch: bool, holes: bool = False, torn: bool = False
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
@@ -430,54 +428,6 @@ def _batch(
         ],
         schema=CONSUME_QUEUE_SCHEMA,
     )
-
-
-class UnitFiles:
-    """Reads units by their places, also from files made since the listing."""
-
-    def __init__(self) -> None:
-        """Open nothing."""
-        self._open: OrderedDict[str, int] = OrderedDict()
-
-    def close(self) -> None:
-        """Close all files."""
-        for descriptor in self._open.values():
-            os.close(descriptor)
-        self._open.clear()
-
-    def units(self, folder: Path, file_size: int, places: NDArray[np.int64]) -> NDArray[Any]:
-        """Return the plain units at places; zeros where there is none."""
-        data = np.zeros(len(places), UNIT_DTYPE)
-        if not len(places):
-            return data
-        cuts = [0, *(np.flatnonzero(np.diff(places) != 1) + 1).tolist(), len(places)]
-        for first, last in pairwise(cuts):
-            at = int(places[first]) * UNIT_DTYPE.itemsize
-            parts = []
-            left = (last - first) * UNIT_DTYPE.itemsize
-            while left:
-                inside = at % file_size
-                length = min(left, file_size - inside)
-                name = f"{at - inside:0{FILE_NAME_DIGITS}d}"
-                parts.append(self._read(str(folder / name), inside, length))
-                at += length
-                left -= length
-            data[first:last] = np.frombuffer(b"".join(parts), UNIT_DTYPE)
-        return data
-
-    def _read(self, path: str, at: int, length: int) -> bytes:
-        if path not in self._open:
-            if len(self._open) >= _OPEN_FILES:
-                _, oldest = self._open.popitem(last=False)
-                os.close(oldest)
-            try:
-                self._open[path] = open_to_read(path, os.O_RDONLY)
-            except (OSError, RmqIndexError):
-                return bytes(length)
-        with naming(path):
-            data = os.pread(self._open[path], length, at)
-        # What is left of a unit that the file ends in is none.
-        return data[: len(data) // UNIT_DTYPE.itemsize * UNIT_DTYPE.itemsize].ljust(length, b"\0")
 
 
 def all_batches(queue: ConsumeQueue) -> NDArray[Any]:

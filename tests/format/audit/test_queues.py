@@ -386,6 +386,24 @@ class TestWhatARebuildRefuses:
         rebuild_consume_queues(store, store, replace=True, file_size=2000)
         assert found(store) == set()
 
+    @pytest.mark.parametrize("other", [".DS_Store", f"{0:020d}.bak", "x"])
+    @pytest.mark.parametrize("is_alone", [False, True])
+    def test_a_file_that_is_named_by_no_offset(self, store, other, is_alone):
+        """A broker stops at it, but does not look at folders, nor at files of a topic's folder."""
+        path = queue_file(store)
+        stray = path.with_name(other)
+        stray.write_bytes(b"any")
+        (path.parent / "folder").mkdir()
+        (path.parent.parent / other).write_bytes(b"any")
+        if is_alone:
+            path.unlink()
+        name = ("queue_file_name", str(stray.relative_to(store)))
+        assert name in found(store)
+        rebuild_consume_queues(store, store, replace=True, file_size=2000, allow_loss=is_alone)
+        assert found(store) == {name}
+        stray.unlink()
+        assert found(store) == set()
+
     def test_the_sizes_that_are_advised_are_those_of_most_files(self, tmp_path):
         """Of each kind of queues, and in the remedies of all findings."""
         batch = TestKinds.BATCH

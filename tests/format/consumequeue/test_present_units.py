@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 
 from rmqindex import ConsumeQueue
-from rmqindex.consumequeue.deviations import present_units
-from rmqindex.consumequeue.dispatch import QueueUnits
-from rmqindex.consumequeue.reader import UnitFiles
+from rmqindex.consumequeue.deviations import UnitFiles
 
 
 @pytest.mark.parametrize("first", [0, 1, 2, 3])
@@ -25,7 +23,5 @@ def test_a_lone_file_tells_where_those_behind_it_begin(tmp_path, first):
     (queue,) = ConsumeQueue.find(tmp_path)
     path.with_name(f"{2000 * first + 2000:020d}").write_bytes(data[2000 * first + 2000 :])
     places = np.arange(100 * first + 50, count)
-    nothing = np.zeros(len(places), np.int64)
-    units = QueueUnits("TopicTest", 0, False, places, *[nothing] * 5)
-    found = present_units(UnitFiles(), queue.files, units)
+    found = UnitFiles().units(queue, places)
     assert found["tags_code"].tolist() == places.tolist()
