@@ -169,10 +169,12 @@ class _UntilExit:
             raise RmqIndexError("MessageStore.dataset(): the process ends before all was read")
         return self._reader.read_next_batch()
 
-    def finish(self, deadline: float) -> None:
+    def finish(self, start: float) -> None:
         """Wait until Arrow has met the end; it may never ask, where its own queue is full."""
+        deadline = start + _LAST_SECONDS
         if self._lock.locked():  # a read is under way, behind which it asks again
-            if self._lock.acquire(timeout=_READ_SECONDS):
+            left = start + _READ_SECONDS - time.monotonic()
+            if self._lock.acquire(timeout=max(left, 0)):
                 self._lock.release()
             deadline = time.monotonic() + _LAST_SECONDS
         while self.has_more and time.monotonic() < deadline:
@@ -181,7 +183,7 @@ class _UntilExit:
 
 _READING: weakref.WeakSet[_UntilExit] = weakref.WeakSet()
 _IS_ENDING = threading.Event()
-# How long a read of a batch may take; how long Arrow is waited for, which asks within microseconds,
+# How long reads of batches may take; how long Arrow is waited for, which asks within microseconds,
 # or not at all; and until its thread has left the interpreter, s.
 _READ_SECONDS = 10.0
 _LAST_SECONDS, _POLL_SECONDS, _LEAVE_SECONDS = 0.2, 0.001, 0.1
@@ -190,9 +192,9 @@ _LAST_SECONDS, _POLL_SECONDS, _LEAVE_SECONDS = 0.2, 0.001, 0.1
 @atexit.register
 def _end() -> None:
     _IS_ENDING.set()
-    deadline = time.monotonic() + _LAST_SECONDS
+    start = time.monotonic()
     for reading in list(_READING):
-        reading.finish(deadline)
+        reading.finish(start)
     if time.monotonic() - _UntilExit.last_asked < _LAST_SECONDS:
         time.sleep(_LEAVE_SECONDS)
 
