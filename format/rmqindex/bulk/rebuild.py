@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from rmqindex.bulk.committer import Commit
     from rmqindex.bulk.losses import Replacement
     from rmqindex.bulk.tags import Basis, TagChoice
+    from rmqindex.commitlog.end import UnagreedTail
     from rmqindex.commitlog.files import MissingPart
-    from rmqindex.commitlog.reading import UnagreedTail
     from rmqindex.errors import CorruptCommitLogError
     from rmqindex.indexfile.entries import Mode
     from rmqindex.storage.location import PathLike

@@ -16,6 +16,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import deque
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -90,6 +91,27 @@ class EndVerdict(NamedTuple):
     is_doubtful: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class UnagreedTail:
+    """The end of a log on which DLedger's group is not known to have agreed.
+
+    Attributes:
+        offset: Where it begins, bytes.
+        byte_count: How long it is.
+    """
+
+    offset: int
+    byte_count: int
+
+    def __str__(self) -> str:
+        """Return what it is, and why it may not last."""
+        return (
+            f"the last {self.byte_count} bytes of the CommitLog, from offset {self.offset} on, on "
+            "which the DLedger group is not known to have agreed, so that another leader may "
+            "replace them"
+        )
+
+
 def damage_error(
     file: LogFile, at: int, fault: Fault, doubtful: int | None = None
 ) -> CorruptCommitLogError:
@@ -101,6 +123,21 @@ def damage_error(
     return CorruptCommitLogError(
         file.path, fault.field, at + fault.byte, fault.expected, fault.got, hint
     )
+
+
+def zeroed_before(
+    source: ByteSource, file: LogFile, at: int, records: Records | None
+) -> Fault | None:
+    """Return the fault of zeros at a place that began in the properties of the last record before.
+
+    The record stays one, as its size and its body are whole.
+    """
+    if records is None or at >= min(source.size, file.size) or any(source.read(at, 1)):
+        return None
+    properties = bytes(records.properties(-1))
+    zeros = len(properties) - len(properties.rstrip(b"\0"))
+    got = f"{zeros} zeros, as behind the message: its keys, tags or others are lost"
+    return Fault("properties", -zeros, "names and values", got) if zeros else None
 
 
 def last_with_data(files: OpenFiles) -> int:

@@ -13,12 +13,11 @@ import pyarrow as pa
 
 from rmqindex.arguments import int_array, int_of, int_or_none
 from rmqindex.commitlog.bodies import Unpacking
-from rmqindex.commitlog.end import last_with_data
+from rmqindex.commitlog.end import UnagreedTail, last_with_data
 from rmqindex.commitlog.files import ExpiredFileError, LogFile, OpenFiles, find_files, gaps_of
 from rmqindex.commitlog.reading import (
     DEFAULT_MAX_RECORDS,
     Reading,
-    UnagreedTail,
     boundaries_of,
     committed_offset,
     end_error,

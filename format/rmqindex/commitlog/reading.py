@@ -9,13 +9,12 @@ RocketMQ: ``DLedgerCommitLog.getMaxOffset``, ``ReputMessageService``.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rmqindex.commitlog.end import LogTail, damage_error, last_with_data
+from rmqindex.commitlog.end import LogTail, damage_error, last_with_data, zeroed_before
 from rmqindex.commitlog.files import ExpiredFileError, file_at
 from rmqindex.commitlog.framing import frames_of
 from rmqindex.commitlog.leads import LeadKind, find_leads, named_stop, proved_lead
@@ -124,7 +123,9 @@ class Reading:
         tried = -1
         while at is not None and at < stop:
             blocks = walk(source, file, frames, at, stop, self._max_records)
+            last = None
             for records in tail.written(blocks):
+                last = records
                 yield from self._in_range(file, records)
             at = frames.at
             if tail.start is not None or (at + file.entry_head >= stop and stop < file.size):
@@ -140,6 +141,7 @@ class Reading:
                 tried = resume  # a broker was writing it during the walk
                 continue
             if resume is None or file.start + resume + file.entry_head > self._start:
+                self._tell_zeroed(source, file, at, last)
                 self._report_malformed(file, at, fault, resume if is_doubtful else None)
             self._is_end_damaged = is_last and resume is None
             at = resume
@@ -218,6 +220,13 @@ class Reading:
     ) -> None:
         # Who is refused reads no further.
         self._raise_or_tell(damage_error(file, at, fault, doubtful if self._drop else None))
+
+    def _tell_zeroed(
+        self, source: ByteSource, file: LogFile, at: int, last: Records | None
+    ) -> None:
+        fault = zeroed_before(source, file, at, last) if self._drop else None
+        if fault is not None:
+            self._report_malformed(file, at, fault)
 
     def _raise_or_tell(self, error: CorruptCommitLogError) -> None:
         if not self._drop:
@@ -384,27 +393,6 @@ def first_store_timestamp(files: OpenFiles, file: LogFile) -> int | None:
         return store_timestamp_of(source.read, file.entry_head)
     except ExpiredFileError:
         return None
-
-
-@dataclass(frozen=True, slots=True)
-class UnagreedTail:
-    """The end of a log on which DLedger's group is not known to have agreed.
-
-    Attributes:
-        offset: Where it begins, bytes.
-        byte_count: How long it is.
-    """
-
-    offset: int
-    byte_count: int
-
-    def __str__(self) -> str:
-        """Return what it is, and why it may not last."""
-        return (
-            f"the last {self.byte_count} bytes of the CommitLog, from offset {self.offset} on, on "
-            "which the DLedger group is not known to have agreed, so that another leader may "
-            "replace them"
-        )
 
 
 def committed_offset(files: OpenFiles, *, queues: bool = True) -> int | None:

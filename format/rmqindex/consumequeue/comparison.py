@@ -18,6 +18,7 @@ from rmqindex.consumequeue.deviations import (
     DueTimes,
     UnitFiles,
     first_hole,
+    has_all,
     has_extension,
 )
 from rmqindex.consumequeue.dispatch import Dispatcher, OmittedTopics, TopicKinds, parse_delay_levels
@@ -26,7 +27,6 @@ from rmqindex.consumequeue.places import Life, Places, messages_taken
 from rmqindex.consumequeue.predecessors import (
     Predecessors,
     contains,
-    has_all,
     lacking_units,
     strays,
 )

@@ -383,3 +383,11 @@ def first_hole(queue: ConsumeQueue, min_offset: int, *, is_ended: bool) -> int |
         last = places[-1]
     torn = torn_units(queue) if is_ended and not queue.is_batch else iter(())
     return next((int(places[0]) for places, _ in torn), None)
+
+
+def has_all(queue: ConsumeQueue, offsets: list[int]) -> bool:
+    """Return whether a queue has units of all these messages, wherever."""
+    left = np.array(offsets, np.int64)
+    for batch in queue.scan(holes=True):
+        left = left[~np.isin(left, batch["phy_offset"].to_numpy())]
+    return not len(left)

@@ -494,11 +494,3 @@ def contains(everything: NDArray[np.int64], offsets: NDArray[np.int64]) -> NDArr
     places = np.searchsorted(everything, offsets).clip(max=len(everything) - 1)
     found: NDArray[np.bool_] = everything[places] == offsets
     return found
-
-
-def has_all(queue: ConsumeQueue, offsets: list[int]) -> bool:
-    """Return whether a queue has units of all these messages, wherever."""
-    left = np.array(offsets, np.int64)
-    for batch in queue.scan(holes=True):
-        left = left[~np.isin(left, batch["phy_offset"].to_numpy())]
-    return not len(left)

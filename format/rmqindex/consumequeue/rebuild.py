@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from rmqindex.commitlog.end import UnagreedTail
     from rmqindex.commitlog.files import MissingPart
-    from rmqindex.commitlog.reading import UnagreedTail
     from rmqindex.consumequeue.places import LostUnits
     from rmqindex.errors import CorruptCommitLogError
     from rmqindex.indexfile.entries import Mode

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from rmqindex.commitlog.reading import UnagreedTail
+    from rmqindex.commitlog.end import UnagreedTail
 
 T = TypeVar("T")
 

@@ -28,7 +28,7 @@ from rmqindex import (
     verify,
 )
 from rmqindex.commitlog import LogMark, LogSnapshot, follow, walk
-from rmqindex.commitlog.reading import UnagreedTail
+from rmqindex.commitlog.end import UnagreedTail
 from rmqindex.export import export_messages
 from rmqindex.storage import Location, Storage, from_json, to_json
 

@@ -77,6 +77,43 @@ def test_a_topic_of_zeros_is_damage_as_well(store):
         rebuild_index(store, store / "index", replace=True)
 
 
+@pytest.mark.parametrize("size", [1, 20, 101])
+@pytest.mark.parametrize("zeros", [60, 700])
+def test_zeros_that_go_on_behind_the_message_are_told_of_it_too(store, size, zeros):
+    """What is left of its properties is read, since its body is whole."""
+    path = store / "commitlog" / f"{0:020d}"
+    content = path.read_bytes()
+    with CommitLog(store) as log:
+        sound = {
+            row["phy_offset"]: row["body"] for batch in log.scan() for row in batch.to_pylist()
+        }
+    end = content.index(b"TAGS\x01TagB\x02", OFFSET) + len(b"TAGS\x01TagB\x02")
+    path.write_bytes(content[: end - size] + bytes(size + zeros) + content[end + zeros :])
+    told = []
+    with CommitLog(store) as log:
+        batches = log.scan(mode="DROPMALFORMED", on_malformed=told.append)
+        rows = [row for batch in batches for row in batch.to_pylist()]
+    assert [error.byte for error in told] == [end - size, end]
+    assert told[0].got == f"{size} zeros, as behind the message: its keys, tags or others are lost"
+    assert OFFSET in {row["phy_offset"] for row in rows}
+    assert {row["phy_offset"]: row["body"] for row in rows}.items() <= sound.items()
+
+
+def test_a_property_that_ends_in_a_zero_is_one(store):
+    """A client may write it; what is damaged lies further behind."""
+    path = store / "commitlog" / f"{0:020d}"
+    content = bytearray(path.read_bytes())
+    end = content.index(b"TAGS\x01TagB\x02", OFFSET) + len(b"TAGS\x01TagB\x02")
+    content[end - 1] = 0
+    following = end + int.from_bytes(content[end : end + 4], "big")
+    content[following : following + 60] = bytes(60)
+    path.write_bytes(content)
+    told = []
+    with CommitLog(store) as log:
+        list(log.scan(mode="DROPMALFORMED", on_malformed=told.append))
+    assert [error.byte for error in told] == [following]
+
+
 def test_a_sound_message_proves_its_entry_wrong(store):
     """As before: the entry's hash was damaged, and a rebuild mends it."""
     path = min((store / "index").iterdir())
