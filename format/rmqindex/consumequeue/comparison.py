@@ -17,6 +17,7 @@ from rmqindex.consumequeue.deviations import (
     Deviation,
     DueTimes,
     UnitFiles,
+    first_descent,
     first_hole,
     has_all,
     has_extension,
@@ -46,7 +47,7 @@ from rmqindex.store.contents import refuse_rocksdb_queues
 from rmqindex.transaction.broker_lock import BrokerLock, BrokerState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -94,15 +95,14 @@ def compare_queues(
     if is_unfinished(root) and not is_written:
         findings.add(str(root), "unfinished_write", None, "no rebuild of ConsumeQueues", "one")
     _report_names(root, old.queues, findings)
-    queues = [queue for queue in old.queues if queue.files]
-    if not queues:
+    if not any(queue.files for queue in old.queues):
         # What is no broker's store may never have had queues.
         if broker is not BrokerState.NONE and log.max_offset > log.min_offset:
             expected = f"units of the messages from {log.min_offset} to {log.max_offset}"
             findings.add(str(root / QUEUE_FOLDER), "queues_missing", None, expected, "no queues")
         return
     _report_sizes(old, findings)
-    _Audit(root, queues, log, findings, broker, start).run()
+    _Audit(root, old.queues, log, findings, broker, start).run()
 
 
 def _report_names(root: Path, queues: Iterable[ConsumeQueue], findings: FindingCollector) -> None:
@@ -127,6 +127,7 @@ class _QueueState:
     def __init__(self, queue: ConsumeQueue | None) -> None:
         self.queue = queue
         self.matched = 0
+        self.first: int | None = None  # the least queue offset of its messages
         self.without = Deviation()  # messages that have no unit, or that of another message
         self.differing = Deviation()  # units with another size or tags code
         self.due_times = DueTimes()
@@ -135,6 +136,7 @@ class _QueueState:
     def begin_anew(self) -> None:
         """Forget the messages of the time before a topic was made again."""
         self.matched = 0
+        self.first = None
         self.without = Deviation()
 
 
@@ -142,12 +144,14 @@ class _Audit:
     def __init__(
         self,
         root: Path,
-        queues: list[ConsumeQueue],
+        folders: Sequence[ConsumeQueue],
         log: CommitLog,
         findings: FindingCollector,
         broker: BrokerState,
         start: int,
     ) -> None:
+        queues = [queue for queue in folders if queue.files]
+        self._folders = folders
         self._root = root
         self._log = log
         self._findings = findings
@@ -264,6 +268,9 @@ class _Audit:
             taken[run.first : run.last] = True
         state.matched += int(np.count_nonzero(found & taken))
         offsets = units.queue_offset
+        if taken.any():
+            least = int(offsets[taken].min())
+            state.first = least if state.first is None else min(state.first, least)
         missing = np.flatnonzero(taken & ~found)
         if len(missing):
             other = int(got[missing[0]])
@@ -327,7 +334,8 @@ class _Audit:
         return found, same, np.full(len(found), -1)
 
     def _report_kinds(self) -> None:
-        for (topic, _, is_batch), queue in self._present.items():
+        for queue in self._folders:  # a broker looks at those without files, too
+            topic, is_batch = queue.topic, queue.is_batch
             wanted = self._kinds.is_batch(topic)
             if is_batch == wanted:
                 continue
@@ -407,19 +415,31 @@ class _Audit:
                 f"units of messages before {self._log.max_offset}, the end of the CommitLog",
                 f"{behind} behind it, up to {newest}",
             )
+        self._report_order(queue)
+        return units
+
+    def _report_order(self, queue: ConsumeQueue) -> None:
+        """Report what is wrong with the units of expired messages, and with the order of batches.
+
+        A message of the log, also one that a queue offset leads to by mistake, is judged by itself.
+        """
         key = (queue.topic, queue.queue_id, queue.is_batch)
+        name, state = self._name(key), self._states.get(key)
         # A broker that runs or was killed may have begun to write a unit behind the last one.
-        is_ended = key not in self._states and self._broker not in _MAY_WRITE
-        hole = first_hole(queue, self._log.min_offset, is_ended=is_ended)
+        is_ended = state is None and self._broker not in _MAY_WRITE
+        first = None if state is None else state.first
+        hole = first_hole(queue, self._log.min_offset, first, is_ended=is_ended)
         if hole is not None:
             self._findings.add(
-                self._name(key),
+                name,
                 "queue_unit_missing",
                 None,
                 f"the unit of an expired message, queue offset {hole}",
                 "none that a broker takes for one, so that the queue may end there when it starts",
             )
-        return units
+        if (descent := first_descent(queue)) is not None:
+            expected = "units of batches in the order of their messages"
+            self._findings.add(name, "queue_unit", None, expected, descent)
 
     def _audit_unmatched(self, queues: list[ConsumeQueue], start: int, end: int) -> None:
         """Report what is wrong with queues that have more units than messages."""

@@ -17,7 +17,7 @@ from rmqindex.consumequeue.dispatch import parse_delay_levels
 from rmqindex.consumequeue.reader import has_message, torn_units, written_blocks
 from rmqindex.errors import RmqIndexError
 from rmqindex.layout.index_file import INT64_MAX
-from rmqindex.layout.queue import DEFAULT_DELAY_LEVELS, SCHEDULE_TOPIC, UNIT_DTYPE
+from rmqindex.layout.queue import BATCH_UNIT_DTYPE, DEFAULT_DELAY_LEVELS, SCHEDULE_TOPIC, UNIT_DTYPE
 from rmqindex.layout.record import FILE_NAME_DIGITS
 from rmqindex.layout.store import EXTENSION_FOLDER
 from rmqindex.storage.disk import naming, open_to_read
@@ -368,21 +368,68 @@ def _told(odd: _Run, delay: int) -> tuple[str, str]:
     return expected, f"{odd.delay // _SECOND} s{more}"
 
 
-def first_hole(queue: ConsumeQueue, min_offset: int, *, is_ended: bool) -> int | None:
-    """Return the first place without a unit among those of expired messages of a plain queue."""
-    last = None
-    for batch in () if queue.is_batch else queue.scan(blanks=True, holes=True):
-        places, offsets = (batch[name].to_numpy() for name in ("queue_offset", "phy_offset"))
-        before = np.append(places[0] - 1 if last is None else last, places[:-1])
-        (holes,) = np.nonzero((places != before + 1) & (offsets < min_offset))
-        newer = int(np.argmax(offsets >= min_offset)) if offsets.max() >= min_offset else None
-        if len(holes) and (newer is None or holes[0] < newer):
-            return int(before[holes[0]]) + 1
-        if newer is not None:
-            return None
-        last = places[-1]
+def first_hole(
+    queue: ConsumeQueue, min_offset: int, first: int | None, *, is_ended: bool
+) -> int | None:
+    """Return the first queue offset without a unit among those of expired messages of a queue.
+
+    ``first`` is the least queue offset of the messages that the log has, if it has any.
+    """
+    if not min_offset:
+        return None  # nothing has expired
+    holes = _batch_holes(queue, min_offset) if queue.is_batch else _plain_holes(queue, min_offset)
+    hole = next((hole for hole in holes if first is None or hole < first), None)
+    if hole is not None:
+        return hole
     torn = torn_units(queue) if is_ended and not queue.is_batch else iter(())
     return next((int(places[0]) for places, _ in torn), None)
+
+
+def _plain_holes(queue: ConsumeQueue, min_offset: int) -> Iterator[int]:
+    """Yield the queue offsets at which units lack behind an expired message, or as the first."""
+    place, offset = queue.files[0].start // queue.unit_size - 1, -1
+    for batch in queue.scan(blanks=True, holes=True):
+        places, offsets = (batch[name].to_numpy() for name in ("queue_offset", "phy_offset"))
+        before = np.append(place, places[:-1])
+        is_apart = (places != before + 1) & (np.append(offset, offsets[:-1]) < min_offset)
+        yield from (before[is_apart] + 1).tolist()
+        if offsets.max() >= min_offset:
+            return
+        place, offset = places[-1], offsets[-1]
+
+
+def _batch_holes(queue: ConsumeQueue, min_offset: int) -> Iterator[int]:
+    """As :func:`_plain_holes`, with the queue offset before that of the unit behind."""
+    offset = -1
+    for file in queue.files:
+        number = -1
+        for numbers, units in written_blocks(file, is_batch=True, holes=True):
+            offsets = units["phy_offset"]
+            is_apart = numbers != np.append(number, numbers[:-1]) + 1
+            is_apart &= np.append(offset, offsets[:-1]) < min_offset
+            yield from (units["msg_base_offset"][is_apart] - 1).clip(min=0).tolist()
+            if offsets.max() >= min_offset:
+                return
+            number, offset = numbers[-1], offsets[-1]
+
+
+def first_descent(queue: ConsumeQueue) -> str | None:
+    """Return which unit of a batch queue stands behind that of a newer message, if any does."""
+    last = np.zeros(0, BATCH_UNIT_DTYPE)
+    for file in queue.files if queue.is_batch else ():
+        for _, units in written_blocks(file, is_batch=True, holes=True):
+            both = np.append(last, units)
+            stops = both["msg_base_offset"] + both["batch_size"]
+            falls = (np.diff(both["phy_offset"]) <= 0) | (both["msg_base_offset"][1:] < stops[:-1])
+            if falls.any():
+                newer, older = both[int(np.argmax(falls)) :][:2]
+                return (
+                    f"that of the message at {older['phy_offset']}, queue offset "
+                    f"{older['msg_base_offset']}, behind that at {newer['phy_offset']}, "
+                    f"{newer['msg_base_offset']}"
+                )
+            last = units[-1:]
+    return None
 
 
 def has_all(queue: ConsumeQueue, offsets: list[int]) -> bool:

@@ -134,13 +134,14 @@ class Dispatcher:
         self._set_delivery_times(requests)
         requests.read_batches()
         has_unit = (records.sys_flag & NO_UNIT_FLAG) == 0
+        light = self._light_units(requests, has_unit) if self._multi_dispatch else {}
+        # Who deletes a topic leaves the light queues that its messages name as they are.
         left_out = [code for code, name in enumerate(requests.names) if name in self._leave_out]
         has_unit &= ~np.isin(requests.codes, left_out)
         inner = np.flatnonzero(has_unit & ((records.sys_flag & INNER_BATCH_FLAG) != 0))
         codes, firsts = np.unique(requests.codes[inner], return_index=True)
         for code, first in zip(codes.tolist(), inner[firsts].tolist(), strict=True):
             self._kinds.see_inner_batch(requests.names[code], int(requests.phy_offset[first]))
-        light = self._light_units(requests, has_unit) if self._multi_dispatch else {}
         has_unit[list(requests.damaged)] = False
         own = {
             (requests.names[requests.codes[rows[0]]], int(requests.queue_id[rows[0]])): rows

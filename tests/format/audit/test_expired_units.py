@@ -1,0 +1,131 @@
+"""Units of expired messages, and the order of batches: a broker that starts goes by both."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from commitlog_encoder import Log, Message, properties_text
+from rmqindex import CommitLog, ConsumeQueue, rebuild_consume_queues, verify
+
+COUNT, FILE_SIZE = 30, 2048
+KINDS = pytest.mark.parametrize("is_batch", [False, True], ids=["plain", "batch"])
+
+
+def found(store):
+    """Return the rule and the place of each finding about queues."""
+    return [
+        (row["rule"], str(Path(row["file"]).relative_to(store)), row["expected"])
+        for row in verify(store, "auto").to_pylist()
+        if row["rule"].startswith("queue") and row["severity"] in ("error", "warning")
+    ]
+
+
+def batch(place):
+    """Return a message that is a batch of two."""
+    numbers = properties_text([("INNER_NUM", "2"), ("INNER_BASE", str(2 * place))])
+    return Message(sys_flag=0x80, properties=numbers)
+
+
+def expired_store(root, is_batch):
+    """Write a store of one queue whose log has lost its first file; return where each unit is."""
+    log = Log(FILE_SIZE)
+    for place in range(COUNT):
+        log.append(batch(place) if is_batch else Message(queue_offset=place))
+    log.write_to(root / "commitlog")
+    (root / "index").mkdir()
+    (root / "checkpoint").write_bytes(bytes(4096))
+    rebuild_consume_queues(root, root, file_size=20 * COUNT, batch_file_size=46 * COUNT)
+    (root / "commitlog" / f"{0:020d}").unlink()
+    assert found(root) == []
+    (queue,) = (queue for queue in ConsumeQueue.find(root) if queue.files)
+    assert queue.is_batch == is_batch
+    with CommitLog(root) as kept:
+        start = kept.min_offset
+    offsets = [int(offset) for rows in queue.scan() for offset in rows["phy_offset"].to_pylist()]
+    return queue, sum(offset < start for offset in offsets)
+
+
+def write_unit(queue, place, unit):
+    """Overwrite one unit of the only file of a queue."""
+    with Path(queue.files[0].path).open("r+b") as file:
+        file.seek(place * queue.unit_size)
+        file.write(unit)
+
+
+def unit_at(queue, place):
+    """Return the bytes of one unit."""
+    return Path(queue.files[0].path).read_bytes()[place * queue.unit_size :][: queue.unit_size]
+
+
+@KINDS
+@pytest.mark.parametrize("which", ["first", "second", "last expired"])
+def test_an_expired_message_without_a_unit_is_an_error(tmp_path, is_batch, which):
+    """A broker that starts ends the queue there, before all the messages that the log has."""
+    queue, expired = expired_store(tmp_path, is_batch)
+    place = {"first": 0, "second": 1, "last expired": expired - 1}[which]
+    write_unit(queue, place, bytes(queue.unit_size))
+    ((rule, name, expected),) = found(tmp_path)
+    assert (rule, name) == (
+        "queue_unit_missing",
+        f"{'batch' * is_batch}consumequeue/TopicTest/0",
+    )
+    if is_batch:
+        place = max(2 * place + 1, 1)
+    assert expected == f"the unit of an expired message, queue offset {place}"
+    rebuild_consume_queues(tmp_path, tmp_path, replace=True)
+    assert found(tmp_path) == []
+
+
+@KINDS
+def test_the_first_message_of_the_log_is_told_by_itself(tmp_path, is_batch):
+    """It is in the log, so that its unit is not that of an expired one."""
+    queue, expired = expired_store(tmp_path, is_batch)
+    write_unit(queue, expired, bytes(queue.unit_size))
+    ((rule, _, expected),) = found(tmp_path)
+    assert rule == "queue_unit_missing"
+    assert "expired" not in expected
+
+
+@pytest.mark.parametrize("pair", ["expired", "of the log", "of both"])
+def test_units_of_batches_in_another_order_are_an_error(tmp_path, pair):
+    """A broker looks for a queue offset between those of the first and the last."""
+    queue, expired = expired_store(tmp_path, is_batch=True)
+    first, second = {
+        "expired": (1, 2),
+        "of the log": (expired + 1, expired + 4),
+        "of both": (expired - 1, expired),
+    }[pair]
+    units = unit_at(queue, first), unit_at(queue, second)
+    write_unit(queue, second, units[0])
+    write_unit(queue, first, units[1])
+    assert ("queue_unit", "batchconsumequeue/TopicTest/0") in {each[:2] for each in found(tmp_path)}
+
+
+def test_a_folder_without_files_is_of_a_kind_too(tmp_path):
+    """A broker that starts compares it with the topic's."""
+    expired_store(tmp_path, is_batch=True)
+    Path(tmp_path / "consumequeue/TopicTest/0").mkdir(parents=True)
+    assert [each[:2] for each in found(tmp_path)] == [("queue_kind", "consumequeue/TopicTest/0")]
+    rebuild_consume_queues(tmp_path, tmp_path, replace=True)
+    assert found(tmp_path) == []
+
+
+def test_a_light_queue_outlives_the_topic_of_its_messages(tmp_path):
+    """Who deletes the topic leaves it as it is."""
+    names = {"INNER_MULTI_DISPATCH": "%LMQ%a", "INNER_MULTI_QUEUE_OFFSET": "0"}
+    log = Log(FILE_SIZE)
+    log.append(Message(topic="Gone", properties=properties_text(list(names.items()))))
+    log.append(Message())
+    log.write_to(tmp_path / "commitlog")
+    (tmp_path / "index").mkdir()
+    (tmp_path / "checkpoint").write_bytes(bytes(4096))
+    rebuild_consume_queues(tmp_path, tmp_path, file_size=2000, leave_out=["Gone"])
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config/topics.json").write_text('{"topicConfigTable": {"TopicTest": {}}}')
+    topics = ["%LMQ%a", "TopicTest"]
+    assert [queue.topic for queue in ConsumeQueue.find(tmp_path)] == topics
+    assert found(tmp_path) == []
+    rebuild_consume_queues(tmp_path, tmp_path, replace=True)
+    assert [queue.topic for queue in ConsumeQueue.find(tmp_path)] == topics
