@@ -335,12 +335,17 @@ _SEARCH = 2 * LARGEST_MESSAGE
 
 def boundaries_of(files: OpenFiles, file: LogFile, chunk_size: int) -> list[int]:
     """Return what :meth:`rmqindex.CommitLog.record_boundaries` does, of checked arguments."""
-    number = files.files.index(file)
-    last = last_with_data(files)
-    if number > last:
-        return [file.start]
-    if number == last:
-        return _walked(files, file, chunk_size)
+    with suppress(ExpiredFileError):  # nothing is left to be split
+        number = files.files.index(file)
+        last = last_with_data(files)
+        if number < last:
+            return _searched(files, file, chunk_size)
+        if number == last:
+            return _walked(files, file, chunk_size)
+    return [file.start]
+
+
+def _searched(files: OpenFiles, file: LogFile, chunk_size: int) -> list[int]:
     source = files.source(file)
     boundaries = [file.start]
     for target in range(chunk_size, file.size, chunk_size):

@@ -69,6 +69,21 @@ READS = {
 }
 
 
+@pytest.mark.parametrize("was_read", [False, True])
+def test_a_deleted_file_has_no_boundaries_but_its_start(store, was_read):
+    """The parts of the log, read by them, are those that are left."""
+    with CommitLog(store) as log:
+        if was_read:
+            list(log.scan())
+        parts = [log.record_boundaries(file, 700) for file in log.files]
+    with CommitLog(store) as log:
+        expire(store, 2)
+        cuts = [log.record_boundaries(file, 700) for file in log.files]
+        assert cuts == [[0], [FILE_SIZE], *parts[2:]]
+        with CommitLog(store) as later:
+            assert offsets(log.scan(0, None)) == offsets(later.scan())
+
+
 @pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize("name", READS)
 def test_the_answer_is_that_of_the_log_without_them(store, tmp_path, name, count):
