@@ -125,9 +125,18 @@ def command_line(name: str, path: object, *arguments: str, options: Sequence[str
 
 def truncate_line(size: object, path: object) -> str:
     """Return the command line that gives a file its size, bytes, as each Linux has it."""
-    given = str(path)
-    words = ["--", given] if given.startswith("-") else [given]
-    return " ".join(["truncate", "-s", str(size), *map(_quoted, words)])
+    return " ".join(["truncate", "-s", str(size), *_operands(path)])
+
+
+def rename_line(path: object, target: object) -> str:
+    """Return the command line that gives a file another name, unless another file has it."""
+    return " ".join(["mv", "-n", *_operands(path, target)])
+
+
+def _operands(*paths: object) -> list[str]:
+    """Return paths as the operands of a system's command."""
+    given = [str(path) for path in paths]
+    return [*["--"] * any(each.startswith("-") for each in given), *map(_quoted, given)]
 
 
 def options_of(given: Mapping[str, str | int | bool | Sequence[str] | None]) -> list[str]:

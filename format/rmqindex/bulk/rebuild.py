@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from rmqindex.bulk.losses import Replacement
     from rmqindex.bulk.tags import Basis, TagChoice
     from rmqindex.commitlog.end import UnagreedTail
-    from rmqindex.commitlog.files import MissingPart
+    from rmqindex.commitlog.selection import MissingPart
     from rmqindex.errors import CorruptCommitLogError
     from rmqindex.indexfile.entries import Mode
     from rmqindex.storage.location import PathLike

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from rmqindex.commitlog.bodies import unpack_bodies as unpack_bodies
     from rmqindex.commitlog.end import UnagreedTail as UnagreedTail
     from rmqindex.commitlog.files import LogFile as LogFile
-    from rmqindex.commitlog.files import MissingPart as MissingPart
     from rmqindex.commitlog.files import several_logs as several_logs
     from rmqindex.commitlog.log import MATCH_STATES as MATCH_STATES
     from rmqindex.commitlog.log import CommitLog as CommitLog
     from rmqindex.commitlog.selection import Block as Block
+    from rmqindex.commitlog.selection import MissingPart as MissingPart
     from rmqindex.commitlog.selection import Selection as Selection
     from rmqindex.commitlog.selection import newest_messages as newest_messages
     from rmqindex.commitlog.selection import select_messages as select_messages

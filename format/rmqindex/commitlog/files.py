@@ -15,11 +15,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import pyarrow.fs as pafs
 
-from rmqindex.errors import RmqIndexError, truncate_line
+from rmqindex.commitlog.walk import own_start_of
+from rmqindex.errors import RmqIndexError, rename_line, truncate_line
 from rmqindex.layout.dledger import DATA_FOLDER
 from rmqindex.layout.index_file import INT64_MAX
 from rmqindex.layout.record import FILE_NAME_DIGITS, MAX_FILE_SIZE
@@ -113,13 +114,33 @@ def find_files(
 
 
 def _overlap(before: LogFile, after: LogFile, files: Sequence[LogFile]) -> str:
-    """Return which of two files that share offsets is wrong, as far as the others tell."""
+    """Return which of two files that share offsets is wrong, as far as they and others tell."""
     size = after.start - before.start
     if not size:
         return (
             f"{after.path}: expected offsets that no other file has, got those from {after.start} "
             f"on, which {before.path} has too; give only one of the two, or its folder"
         )
+    pairs = (after, before), (before, after)
+    own = {file.start: own_start_of(file) for file in (before, after)}
+    for file, other in pairs:
+        start = own[file.start]
+        if start not in (None, file.start):
+            return _misnamed(file, other, start, files)
+    common, count = Counter(file.size for file in files).most_common(1)[0]
+    for file, other in pairs:
+        if own[file.start] is None and count * 2 > len(files) and common and file.start % common:
+            return (
+                f"{file.path}: expected a name that is a multiple of {common}, the size of most "
+                f"files, got {file.start}, so that it overlaps {other.path}. While no broker runs, "
+                "move it out of the folder"
+            )
+    return _surplus(before, after, files, is_certain=None not in own.values())
+
+
+def _surplus(before: LogFile, after: LogFile, files: Sequence[LogFile], *, is_certain: bool) -> str:
+    """Return that a file is too long; ``is_certain`` if both have the messages of their names."""
+    size = after.start - before.start
     distances = [b.start - a.start for a, b in pairwise(files)]
     if distances.count(size) == 1 and size not in {file.size for file in files}:
         return (
@@ -129,9 +150,28 @@ def _overlap(before: LogFile, after: LogFile, files: Sequence[LogFile]) -> str:
     error = f"{before.path}: expected {size} bytes, as far as {after.path}, got {before.size}"
     if before.path.local is None:
         return error
+    if not is_certain:
+        return f"{error}; restore both from a replica or a backup, as nothing tells which is wrong"
     return (
         f"{error}. A broker does not load with the rest, whose offsets are those of the next file: "
         f"keep a copy, stop the broker and run `{truncate_line(size, before.path)}`"
+    )
+
+
+def _misnamed(file: LogFile, other: LogFile, start: int, files: Sequence[LogFile]) -> str:
+    """Return that a file's name overlaps another, since its first message is of another offset."""
+    is_free = not any(
+        each.start < start + file.size and start < each.stop for each in files if each is not file
+    )
+    advice = "move it out of the folder"
+    if is_free:
+        path = file.path.parent.child(f"{start:0{FILE_NAME_DIGITS}}")
+        advice = f"give it the name {path.name}, which no file has"
+        if file.path.local is not None:
+            advice += f": `{rename_line(file.path, path)}`"
+    return (
+        f"{file.path}: expected a message at offset {file.start}, as its name says, got one at "
+        f"offset {start}, so that its name overlaps {other.path}. While no broker runs, {advice}"
     )
 
 
@@ -147,77 +187,6 @@ def folders_of(
         for each in several_logs(Location.of(one, filesystem))
         if status_of(each).kind == pafs.FileType.Directory
     )
-
-
-@dataclass(frozen=True, slots=True)
-class MissingPart:
-    """A range of offsets that no file of a CommitLog has, though it had messages there.
-
-    Attributes:
-        part: ``start``: before the log's first file; ``middle``: between two; ``end``: behind the
-            log's end; ``older``: the same, which nothing proves but older records behind it.
-        folder: The folder of the log's files.
-        start: The first offset that is missing, bytes; None for ``start``, where nothing tells.
-        stop: The offset behind the last one, bytes; None for ``end`` and ``older``, where nothing
-            tells.
-        proof: The IndexFile, or the file of a ConsumeQueue, that leads there; the file of the log
-            behind the hole for ``middle``, and that with the records for ``older``.
-        phy_offset: The offset of the message to which ``proof`` leads, bytes; None for ``middle``.
-    """
-
-    part: Literal["start", "middle", "end", "older"]
-    folder: str
-    start: int | None
-    stop: int | None
-    proof: str
-    phy_offset: int | None
-
-    def text(self, what: str = "the answer") -> str:
-        """Return what comes of the log without these messages, and what to do about it."""
-        if self.part == "start":
-            return (
-                f"{self.folder}: no file has offsets before {self.stop}, but {self.proof} is "
-                f"of older messages alone, up to the one at {self.phy_offset}, and a broker "
-                "deletes such a file within seconds after the messages. If they have not expired, "
-                "the oldest files of the CommitLog are lost and their messages are missing from "
-                f"{what}; restore the files from a replica or a backup"
-            )
-        if self.part == "middle":
-            return (
-                f"{self.folder}: no file has the offsets from {self.start} to before {self.stop}. "
-                f"Their messages are missing from {what}; restore the files from a replica or a "
-                "backup"
-            )
-        if self.part == "older":
-            return (
-                f"{self.proof}: the CommitLog ends at offset {self.start}, and older messages "
-                f"follow, from offset {self.phy_offset} on. Unless an earlier life of the log left "
-                f"them, the broker's clock stepped back, and they are missing from {what}; restore "
-                "the file from a replica or a backup"
-            )
-        end = f"ends at offset {self.start}" if self.start else "has no messages"
-        return (
-            f"{self.folder}: the CommitLog {end}, but {self.proof} leads to a message at "
-            f"{self.phy_offset}. Unless that file is another store's, the messages from offset "
-            f"{self.start} on are missing from {what}; restore the newest files of the CommitLog "
-            "from a replica or a backup"
-        )
-
-    def without(self, start: int, stop: int) -> MissingPart | None:
-        """Return the part without a range of offsets; None if nothing is left of it.
-
-        Args:
-            start: The first offset of the range, bytes.
-            stop: The offset behind it.
-        """
-        if self.part == "start":
-            is_inside = self.phy_offset is not None and self.phy_offset >= start
-            return None if is_inside else replace(self, stop=min(start, self.stop or start))
-        if self.stop is None or self.start is None or self.start >= stop:
-            return self
-        if self.stop <= stop:
-            return None
-        return replace(self, start=stop)
 
 
 def gaps_of(files: Sequence[LogFile]) -> tuple[tuple[int, int], ...]:
@@ -311,10 +280,14 @@ def _log_files(entries: list[FileEntry]) -> list[LogFile]:
     files = []
     for entry in entries:
         start = int(entry.name)
-        if entry.size > MAX_FILE_SIZE or start > INT64_MAX - MAX_FILE_SIZE:
+        if start > INT64_MAX - MAX_FILE_SIZE:
             raise RmqIndexError(
-                f"{entry.path}: expected at most {MAX_FILE_SIZE} bytes within 64-bit offsets, got "
-                f"{entry.size}"
+                f"{entry.path}: expected a name that is an offset of 64 bits, got {entry.name}, "
+                "which no broker can have. While no broker runs, move it out of the folder"
+            )
+        if entry.size > MAX_FILE_SIZE:
+            raise RmqIndexError(
+                f"{entry.path}: expected at most {MAX_FILE_SIZE} bytes, got {entry.size}"
             )
         mark = None if entry.identity is None else FileMark(entry.identity)
         files.append(LogFile(start, entry.size, entry.path, mark, head))

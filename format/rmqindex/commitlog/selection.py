@@ -8,8 +8,8 @@ are the trace.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -38,6 +38,77 @@ _BACKWARD_CHUNK = 8 * 1024 * 1024
 _PLACE = ("phy_offset", "size")
 # Fewer messages of a block than this share are read one by one.
 _SPARSE = 1 / 8
+
+
+@dataclass(frozen=True, slots=True)
+class MissingPart:
+    """A range of offsets that no file of a CommitLog has, though it had messages there.
+
+    Attributes:
+        part: ``start``: before the log's first file; ``middle``: between two; ``end``: behind the
+            log's end; ``older``: the same, which nothing proves but older records behind it.
+        folder: The folder of the log's files.
+        start: The first offset that is missing, bytes; None for ``start``, where nothing tells.
+        stop: The offset behind the last one, bytes; None for ``end`` and ``older``, where nothing
+            tells.
+        proof: The IndexFile, or the file of a ConsumeQueue, that leads there; the file of the log
+            behind the hole for ``middle``, and that with the records for ``older``.
+        phy_offset: The offset of the message to which ``proof`` leads, bytes; None for ``middle``.
+    """
+
+    part: Literal["start", "middle", "end", "older"]
+    folder: str
+    start: int | None
+    stop: int | None
+    proof: str
+    phy_offset: int | None
+
+    def text(self, what: str = "the answer") -> str:
+        """Return what comes of the log without these messages, and what to do about it."""
+        if self.part == "start":
+            return (
+                f"{self.folder}: no file has offsets before {self.stop}, but {self.proof} is "
+                f"of older messages alone, up to the one at {self.phy_offset}, and a broker "
+                "deletes such a file within seconds after the messages. If they have not expired, "
+                "the oldest files of the CommitLog are lost and their messages are missing from "
+                f"{what}; restore the files from a replica or a backup"
+            )
+        if self.part == "middle":
+            return (
+                f"{self.folder}: no file has the offsets from {self.start} to before {self.stop}. "
+                f"Their messages are missing from {what}; restore the files from a replica or a "
+                "backup"
+            )
+        if self.part == "older":
+            return (
+                f"{self.proof}: the CommitLog ends at offset {self.start}, and older messages "
+                f"follow, from offset {self.phy_offset} on. Unless an earlier life of the log left "
+                f"them, the broker's clock stepped back, and they are missing from {what}; restore "
+                "the file from a replica or a backup"
+            )
+        end = f"ends at offset {self.start}" if self.start else "has no messages"
+        return (
+            f"{self.folder}: the CommitLog {end}, but {self.proof} leads to a message at "
+            f"{self.phy_offset}. Unless that file is another store's, the messages from offset "
+            f"{self.start} on are missing from {what}; restore the newest files of the CommitLog "
+            "from a replica or a backup"
+        )
+
+    def without(self, start: int, stop: int) -> MissingPart | None:
+        """Return the part without a range of offsets; None if nothing is left of it.
+
+        Args:
+            start: The first offset of the range, bytes.
+            stop: The offset behind it.
+        """
+        if self.part == "start":
+            is_inside = self.phy_offset is not None and self.phy_offset >= start
+            return None if is_inside else replace(self, stop=min(start, self.stop or start))
+        if self.stop is None or self.start is None or self.start >= stop:
+            return self
+        if self.stop <= stop:
+            return None
+        return replace(self, start=stop)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rmqindex.commitlog.end import ASKED_RECORDS
-from rmqindex.commitlog.files import LogFile, MissingPart, file_at, find_files, folders_of
+from rmqindex.commitlog.files import LogFile, file_at, find_files, folders_of
 from rmqindex.commitlog.framing import frames_of
 from rmqindex.commitlog.leads import find_leads, led_by_unit, proved_lead
 from rmqindex.commitlog.log import CommitLog
+from rmqindex.commitlog.selection import MissingPart
 from rmqindex.commitlog.walk import find_record, walk
 from rmqindex.errors import CorruptCommitLogError, RmqIndexError, command_line
 from rmqindex.layout.record import QUEUE_ID_OFFSET, QUEUE_OFFSET_OFFSET

@@ -6,12 +6,14 @@ RocketMQ: ``CommitLog.recoverNormally`` and ``checkMessageAndReturnSize``.
 from __future__ import annotations
 
 import enum
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from rmqindex.commitlog.framing import DLedgerFrames, candidates, frames_of, hop
+from rmqindex.errors import RmqIndexError
 from rmqindex.layout.dledger import ENTRY_HEAD
 from rmqindex.layout.record import MIN_RECORD_SIZE, PHYSICAL_OFFSET_OFFSET
 from rmqindex.record.records import (
@@ -250,11 +252,20 @@ def is_record(source: ByteSource, file: LogFile, position: int, *, crc: bool) ->
 
 
 def own_start(source: ByteSource, file: LogFile) -> int | None:
-    """Return where a plain file's first record says that it starts; None if it is not sound."""
-    head = source.read(0, PHYSICAL_OFFSET_OFFSET + 8)
-    start = int.from_bytes(head[PHYSICAL_OFFSET_OFFSET:], signed=True)
-    is_sound = start >= 0 and is_record(source, replace(file, start=start), 0, crc=True) is not None
+    """Return where a file's first record says that the file starts; None if it is not sound."""
+    place = file.entry_head
+    head = source.read(place, PHYSICAL_OFFSET_OFFSET + 8)
+    start = int.from_bytes(head[PHYSICAL_OFFSET_OFFSET:], signed=True) - place
+    moved = replace(file, start=start)
+    is_sound = start >= 0 and is_record(source, moved, place, crc=True) is not None
     return start if is_sound else None
+
+
+def own_start_of(file: LogFile) -> int | None:
+    """Return the same of a file that is not open; None, too, if it cannot be read."""
+    with suppress(RmqIndexError), open_found(file.path, file.size, file.mark) as source:
+        return own_start(source, file)
+    return None
 
 
 def record_at(source: ByteSource, file: LogFile, position: int, *, crc: bool) -> Records | None:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from rmqindex.commitlog.end import UnagreedTail
-    from rmqindex.commitlog.files import MissingPart
+    from rmqindex.commitlog.selection import MissingPart
     from rmqindex.consumequeue.places import LostUnits
     from rmqindex.errors import CorruptCommitLogError
     from rmqindex.indexfile.entries import Mode

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from datetime import tzinfo
 
     from rmqindex.answers.files import FileFacts
-    from rmqindex.commitlog.files import MissingPart
     from rmqindex.commitlog.log import CommitLog
+    from rmqindex.commitlog.selection import MissingPart
     from rmqindex.indexfile.entries import Mode
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.query.key_usage import KeyGroup

@@ -284,6 +284,66 @@ class TestFiles:
         with pytest.raises(RmqIndexError, match="expected a file that starts at 5000 or later"):
             CommitLog(folder)
 
+    @pytest.mark.parametrize("place", [0, 1])
+    def test_no_file_is_cut_where_one_of_two_is_unreadable(self, folder, place):
+        """Which of them is wrong cannot be known."""
+        paths = sorted(folder.iterdir())
+        os.truncate(paths[0], 4097)
+        with paths[place].open("r+b") as file:
+            file.write(bytes(8))
+        with pytest.raises(RmqIndexError, match=r"got 4097; restore both from a replica"):
+            CommitLog(folder)
+
+    @pytest.mark.parametrize(("of", "to"), [(0, 1024), (0, 4097), (2, 4000), (1, 5000), (-1, 1)])
+    def test_a_copy_is_wrong_whose_name_overlaps_another_file(self, log, folder, of, to):
+        """Its first message tells that it is none of its name; the other file is not touched."""
+        copied = sorted(folder.iterdir())[of]
+        copy = folder / f"{to:020d}"
+        shutil.copy(copied, copy)
+        with pytest.raises(RmqIndexError, match=r"move it out of the folder$") as refused:
+            CommitLog(folder)
+        assert str(refused.value).startswith(
+            f"{copy}: expected a message at offset {to}, as its name says, got one at offset "
+            f"{int(copied.name)}, so that its name overlaps {folder}/"
+        )
+        copy.unlink()
+        assert scanned(folder) == log.offsets
+
+    @pytest.mark.parametrize(("of", "to"), [(0, 1024), (0, 8191), (1, 1), (1, 4095), (2, 1000)])
+    def test_a_renamed_file_gets_its_name_back_as_its_error_says(self, log, folder, of, to):
+        """No other file has the offset of its first message."""
+        file = sorted(folder.iterdir())[of]
+        renamed = file.rename(folder / f"{to:020d}")
+        with pytest.raises(RmqIndexError, match="which no file has") as refused:
+            CommitLog(folder)
+        assert str(refused.value).startswith(f"{renamed}: ")
+        (line,) = re.findall("`(.*)`", str(refused.value))
+        subprocess.run(shlex.split(line), check=True)
+        assert scanned(folder) == log.offsets
+
+    def test_an_object_of_another_name_has_no_command(self, folder):
+        """Its name is said alone."""
+        file = min(folder.iterdir())
+        file.rename(folder / f"{1024:020d}")
+        with pytest.raises(RmqIndexError, match=rf"the name {file.name}, which no file has$"):
+            CommitLog(str(folder), filesystem=pafs.LocalFileSystem())
+
+    def test_of_files_without_messages_that_is_wrong_whose_name_is_no_multiple(self, log, folder):
+        """A broker names them by multiples of their size."""
+        noise = folder / f"{1024:020d}"
+        noise.write_bytes(bytes(4096))
+        with pytest.raises(RmqIndexError, match="a multiple of 4096, the size of most") as refused:
+            CommitLog(folder)
+        assert str(refused.value).startswith(f"{noise}: ")
+        noise.unlink()
+        assert scanned(folder) == log.offsets
+
+    def test_a_name_beyond_64_bits_is_no_offset(self, folder):
+        """Whatever it holds."""
+        (folder / ("9" * 20)).write_bytes(bytes(4096))
+        with pytest.raises(RmqIndexError, match=r"9{20}: expected a name that is .* move it out"):
+            CommitLog(folder)
+
     def test_an_object_that_is_too_long_has_no_command(self, folder):
         """Nothing cuts it in place."""
         os.truncate(min(folder.iterdir()), 4097)
@@ -377,7 +437,7 @@ class TestFiles:
         with pytest.raises(RmqIndexError, match="with neither"):
             CommitLog(tmp_path / "b")
         shutil.copy(folder / f"{0:020d}", folder / f"{100:020d}")
-        with pytest.raises(RmqIndexError, match="starts at 4096 or later"):
+        with pytest.raises(RmqIndexError, match="at offset 100, as its name says"):
             CommitLog(folder)
 
     def test_a_file_system_can_be_given(self, log, folder):
