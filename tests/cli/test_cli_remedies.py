@@ -591,3 +591,49 @@ def test_the_newest_file_of_a_log_gets_the_size_of_the_others(
     subprocess.run(shlex.split(line), check=True)
     assert last.stat().st_size == 65_536
     assert run("verify", "--", name)[0] == 0
+
+
+@pytest.mark.parametrize("to", [65_537, 131_072, 200_000])
+@pytest.mark.parametrize("name", ["store", "my store", "-s"])
+def test_a_renamed_file_of_a_log_gets_its_name_back_first(run, tmp_path, monkeypatch, name, to):
+    """Until then nothing is advised that would drop what leads to its messages."""
+    monkeypatch.chdir(tmp_path)
+    store = shutil.copytree(SAMPLE, tmp_path / name)
+    queues = queue_files(store)
+    file = max((store / "commitlog").iterdir())
+    file.rename(store / "commitlog" / f"{to:020d}")
+    code, out, _ = run("verify", "--json", "--", name)
+    assert code == 1
+    document = json.loads(out)
+    others = {
+        row["remedy"] for row in document["findings"] if row["rule"].startswith(("queue_", "log_d"))
+    }
+    assert len(others) == 1
+    assert "Mend the names of the CommitLog's files first; then run" in min(others)
+    assert run(*next(typed(min(others))))[0] == 1
+    assert not any("--allow-loss" in row["remedy"] for row in document["findings"])
+    (line,) = re.findall("`(mv [^`]*)`", document["to_do"])
+    subprocess.run(shlex.split(line), check=True)
+    assert file.exists()
+    assert run("verify", "--", name)[0] == 0
+    assert queue_files(store) == queues
+
+
+def test_a_copy_of_a_file_of_a_log_is_moved_out_first(run, placed):
+    """The file of its messages' offset is there, and keeps its name."""
+    log = placed(LAYOUTS["store"], None) / "store" / "commitlog"
+    copy = log / f"{300_000:020d}"
+    shutil.copyfile(min(log.iterdir()), copy)
+    to_do = json.loads(run("verify", "store", "--json")[1])["to_do"]
+    copied = f"store/commitlog/{copy.name}"
+    assert f"To do: While no broker runs, move {copied} out of the folder, since {0:020d}" in to_do
+    copy.unlink()
+    assert sound(run)
+
+
+def test_a_file_that_is_none_of_the_log_keeps_no_remedy_waiting(run, store, monkeypatch):
+    """The log is whole with it."""
+    monkeypatch.chdir(store.parent)
+    (store / "commitlog" / ".DS_Store").write_bytes(b"any")
+    shutil.rmtree(store / "consumequeue/TopicTest/2")
+    assert of_rule(run, "queue_missing") == ["rebuild-queues store --replace"]

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import pyarrow as pa
 
-from rmqindex.errors import RmqIndexError, truncate_line
+from rmqindex.errors import RmqIndexError, rename_line, truncate_line
 from rmqindex.indexfile.geometry import Layout
 from rmqindex.layout.columns import required_field
+from rmqindex.layout.record import FILE_NAME_DIGITS
 from rmqindex.storage.location import Location
 from rmqindex.store.snapshot import layout_beside
+from rmqindex.transaction.directories import exists
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -84,6 +86,10 @@ READABLE_LOG = (
     "Make the CommitLog readable, restore it from a replica or a backup, or name another with "
     "`--commit-log`; then run `rmqindex verify STORE` again."
 )
+#: What to do about all that only a log tells whose files have their own names.
+NAMES_FIRST = (
+    "Mend the names of the CommitLog's files first; then run `rmqindex verify STORE` again."
+)
 #: What to do about entries that lead behind the log's end, which a rebuild drops if it is told to.
 ENTRIES_BEYOND_LOG = (
     "Restore the newest files of the CommitLog if it lost them; if it is whole, or they are gone "
@@ -112,6 +118,10 @@ _REPLACE = f"{_REBUILD} --replace"
 _CONTINUE = re.compile(f"{_REBUILD}(?: --resume)?`")
 # One that is refused where entries lead behind the log's end.
 _KEEPING = re.compile(f"(?P<command>{_REPLACE}(?:(?!--allow-loss)[^`])*)`")
+# What is advised by what a log tells.
+_OF_LOG = re.compile(f"CommitLog|replica|{_QUEUES}|{_REBUILD}|`truncate ")
+# How a finding says where the messages of a file of another name begin.
+_OWN_START = re.compile("one at offset (?P<start>[0-9]+)")
 # Rules that say what leads behind the log's end, and how to go on without what it has lost.
 _LEAD_BEHIND = {"stop_barrier", "entry_beyond_log", "queue_beyond_log"}
 _CONDITION = re.compile(f"(?P<first>[Ii]){WHOLE_LOG[1:]}(?P<then>.)")
@@ -167,7 +177,7 @@ def with_agreeing_remedies(findings: pa.Table, *, has_log: bool) -> pa.Table:
         findings: What was found, with the columns of ``FINDING_SCHEMA``.
         has_log: Whether a CommitLog was compared, and so is whole if no finding says otherwise.
     """
-    remedies = findings["remedy"].to_pylist()
+    remedies = _with_names_first(findings)
     severities = findings["severity"].to_pylist()
     errors = {each for each, of in zip(remedies, severities, strict=True) if of == "error"}
     # What has to be replaced cannot be continued, and one rebuild does for all.
@@ -206,6 +216,29 @@ def with_agreeing_remedies(findings: pa.Table, *, has_log: bool) -> pa.Table:
     return findings.set_column(
         FINDING_SCHEMA.get_field_index("remedy"), FINDING_SCHEMA.field("remedy"), column
     )
+
+
+def _with_names_first(findings: pa.Table) -> list[str]:
+    """Return the remedies of findings, which wait for the names of the log's files if one is wrong.
+
+    Until then its messages pass for lost, and a rebuild would drop what leads to them.
+    """
+    rows = findings.to_pylist()
+    if not any(map(is_misnamed, rows)):
+        return [row["remedy"] for row in rows]
+    return [
+        NAMES_FIRST
+        if row["rule"] not in (LOG_FILE_NAME, "log_unreadable") and _OF_LOG.search(row["remedy"])
+        else row["remedy"]
+        for row in rows
+    ]
+
+
+def is_misnamed(finding: Mapping[str, Any]) -> bool:
+    """Return whether a finding is that a file of the log has messages of another place."""
+    if finding["rule"] != LOG_FILE_NAME or finding["byte"] is None:  # of the name alone
+        return False
+    return _OWN_START.fullmatch(finding["got"]) is not None
 
 
 def with_broker_stopped(findings: T, *, may_run: bool) -> T:
@@ -268,7 +301,7 @@ def typed_findings(findings: pa.Table, commands: Commands) -> list[dict[str, Any
     for row in rows:
         row["file"] = commands.shown(row["file"])
         row["remedy"] = _typed(row["remedy"], row["file"], commands, numbers)
-        row["remedy"] = _with_size(row)
+        row["remedy"] = _with_name(row) if is_misnamed(row) else _with_size(row)
     return rows
 
 
@@ -303,6 +336,23 @@ def _with_size(row: Mapping[str, str]) -> str:
     """Return the remedy of a finding with the command that gives a file the expected size."""
     size, _, _ = row["expected"].partition(" ")
     return row["remedy"].replace(_TRUNCATE, f"`{truncate_line(size, row['file'])}`")
+
+
+def _with_name(row: Mapping[str, str]) -> str:
+    """Return the remedy of a file of the log with the command that gives it its own name."""
+    found, path = _OWN_START.fullmatch(row["got"]), Location.of(row["file"])
+    assert found is not None
+    name = f"{int(found['start']):0{FILE_NAME_DIGITS}}"
+    target = path.parent.child(name)
+    if exists(target):
+        return (
+            f"While no broker runs, move {path} out of the folder, since {name} has that offset; "
+            "restore what then lacks from a replica or a backup."
+        )
+    return (
+        f"While no broker runs, run `{rename_line(path, target)}`, which gives the file the name "
+        "of its first message's offset."
+    )
 
 
 def _layout_beside(file: str) -> Layout | None:

@@ -322,9 +322,9 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
         "error",
         "A file in the CommitLog's folder has a name with which no broker starts, or begins with a "
         "message of another place: it is the copy of another file, or has another's name.",
-        "While no broker runs, move it out of the folder, or give it the name of that offset, in "
-        f"{FILE_NAME_DIGITS} digits, if no file has it; restore what then lacks from a replica or "
-        "a backup.",
+        f"While no broker runs, give it the name of that offset, in {FILE_NAME_DIGITS} digits, if "
+        "no file has it, or move it out of the folder; restore what then lacks from a replica or a "
+        "backup.",
     ),
     AuditRule(
         "log_damaged",
