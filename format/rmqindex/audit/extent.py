@@ -205,11 +205,14 @@ def _audit_log_size(log: CommitLog, broker: BrokerState, findings: Findings) -> 
 def _audit_log_names(log: CommitLog, findings: Findings) -> None:
     """Say which files in a plain log's folder are none of it, or another's copies."""
     plain = [file for file in log.files if not file.entry_head and file.path.local is not None]
-    for folder in dict.fromkeys(file.path.parent for file in plain):
-        # Only of the broker's own folder is it known that nothing else belongs there.
-        for entry in foreign_files(folder) if folder.name == COMMITLOG_FOLDER else ():
-            expected = f"files that are named by {FILE_NAME_DIGITS} digits"
-            findings.add(str(entry.path), LOG_FILE_NAME, None, expected, entry.name)
+    folders = dict.fromkeys(file.path.parent for file in plain)
+    # Only of the broker's own folder is it known that nothing else belongs there.
+    own = [folder for folder in folders if folder.name == COMMITLOG_FOLDER]
+    for entry, is_named in foreign_files(own):
+        expected = f"files that are named by {FILE_NAME_DIGITS} digits"
+        if is_named:
+            expected = "no empty file, unless nothing has a later name"
+        findings.add(str(entry.path), LOG_FILE_NAME, None, expected, entry.name)
     for file in plain:
         start = None
         with suppress(RmqIndexError), log.open_file(file) as source:  # a broker expires files

@@ -258,12 +258,25 @@ def is_queue_file(name: str) -> bool:
 
 
 def foreign_files(folder: Path) -> list[Path]:
-    """Return the files in a local queue's folder that are named by no place."""
+    """Return the files in a local queue's folder that are named by no place.
+
+    An empty one that is the last of all entries by name is left out: a broker deletes it.
+    """
     try:
-        names = sorted(each.name for each in os.scandir(folder) if not each.is_dir())
+        entries = sorted(os.scandir(folder), key=lambda each: each.name)
     except FileNotFoundError:  # the broker deleted the queue
         return []
-    return [folder / name for name in names if not is_queue_file(name)]
+    if entries and not entries[-1].is_dir() and not _size_of(entries[-1]):
+        del entries[-1]
+    return [folder / e.name for e in entries if not e.is_dir() and not is_queue_file(e.name)]
+
+
+def _size_of(entry: os.DirEntry[str]) -> int:
+    """Return a file's size, bytes, as a broker takes it: 0 if it is gone, or a link to nothing."""
+    try:
+        return entry.stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def _queue(location: Location) -> FoundQueue:

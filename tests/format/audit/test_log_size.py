@@ -74,10 +74,27 @@ def test_another_size_is_an_error(store, more):
     assert found(store) == [(str(last), 65_536 + more, "error")]
 
 
-def test_an_empty_file_behind_the_log_is_none_of_it(store):
-    """A broker deletes it when it starts."""
-    (store / "commitlog" / f"{131_072:020d}").touch()
-    assert found(store) == []
+@pytest.mark.parametrize("other", [name(131_072), "zzz"])
+def test_an_empty_file_behind_the_log_is_none_of_it(store, other):
+    """A broker deletes it when it starts, as the last of all by name."""
+    (store / "commitlog" / other).touch()
+    assert found(store) == found(store, "log_file_name") == []
+
+
+@pytest.mark.parametrize("first", [name(131_072), f"{131_072:020d}.bak", ".DS_Store"])
+@pytest.mark.parametrize("last", [name(196_608), "zzz", "lost+found"])
+def test_an_empty_file_before_another_name_is_an_error(store, first, last):
+    """A broker deletes the last one alone, and stops at others, be a folder behind them."""
+    empty = store / "commitlog" / first
+    empty.touch()
+    behind = store / "commitlog" / last
+    if last == "lost+found":
+        behind.mkdir()
+    else:
+        behind.touch()
+    assert found(store, "log_file_name") == [(str(empty), None, "error")]
+    empty.unlink()
+    assert found(store) == found(store, "log_file_name") == []
 
 
 def test_one_file_tells_nothing(store):

@@ -404,6 +404,19 @@ class TestWhatARebuildRefuses:
         stray.unlink()
         assert found(store) == set()
 
+    @pytest.mark.parametrize("kind", ["file", "link"])
+    def test_an_empty_file_that_is_the_last_by_name(self, store, kind):
+        """A broker deletes it when it starts, but stops at one before another name."""
+        path = queue_file(store)
+        stray = path.with_name("x")
+        if kind == "file":
+            stray.touch()
+        else:
+            stray.symlink_to("nothing")
+        assert found(store) == set()
+        (path.parent / "y").mkdir()
+        assert found(store) == {("queue_file_name", str(stray.relative_to(store)))}
+
     def test_the_sizes_that_are_advised_are_those_of_most_files(self, tmp_path):
         """Of each kind of queues, and in the remedies of all findings."""
         batch = TestKinds.BATCH
