@@ -30,6 +30,7 @@ from rmqindex.commitlog.walk import (
     EndKind,
     begins_soundly,
     find_record,
+    is_copied,
     is_full,
     is_record,
     record_at,
@@ -404,11 +405,12 @@ class LogTail:
         doubtful = self._doubtful(blocks)
         if not doubtful:
             return blocks
-        first = bisect_left(doubtful, True, key=self._is_unwritten)
-        if first == len(doubtful):
+        torn = [at for at in doubtful if not is_copied(self._source, self._file, at)]
+        first = bisect_left(torn, True, key=self._is_unwritten)
+        if first == len(torn):
             # A broker may have written them since they were read.
             return [self._again(records) for records in blocks]
-        self.start = doubtful[first]
+        self.start = torn[first]
         stop = self._file.start + self.start + self._file.entry_head
         counts = [int(np.searchsorted(records.phy_offset, stop)) for records in blocks]
         return [

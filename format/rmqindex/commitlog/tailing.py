@@ -6,6 +6,7 @@ So a record may be visible in part: its size and magic code before its body or i
 It is accepted when its parts agree with its size, and, at the end of the log, when its body agrees
 with its CRC, its properties with theirs where they have one, neither its topic nor its properties
 hold a zero byte, which is what an unwritten place holds, and it has a store time.
+Where another record follows, fewer than eight zeros in a row are its own: a copy goes by words.
 Where no broker can be writing it (:mod:`rmqindex.commitlog.end`), its zeros, or its wrong
 CRC, are its own, and it is accepted anyhow.
 So at whichever end a copy begins, no record is accepted before it is whole; only a hole within the

@@ -22,6 +22,7 @@ from rmqindex.record.records import (
     claimed_sizes,
     crc_fault,
     parse_records,
+    store_timestamp_of,
 )
 from rmqindex.storage.opening import open_found
 
@@ -51,6 +52,8 @@ LARGEST_MESSAGE = 4 * 1024 * 1024
 _MAX_LAST = 1024
 # Bytes that a search for a record reads at once.
 _SEARCH_WINDOW = 1024 * 1024
+# What a broker's copy of records leaves unwritten at the least, but at its own ends.
+_WORD = bytes(8)
 
 
 class EndKind(enum.Enum):
@@ -276,6 +279,25 @@ def record_at(source: ByteSource, file: LogFile, position: int, *, crc: bool) ->
     start = np.zeros(1, np.int64)
     data = memoryview(source.read(position, size))
     return parse_records(data, start, start + file.start + position)[0]
+
+
+def is_copied(source: ByteSource, file: LogFile, frame: int) -> bool:
+    """Return whether the record of a frame is whole, as one that follows it shows.
+
+    A copy goes by words, and only its last bytes are fewer: zeros that are no word are the sender's
+    where another record follows, were it of the same copy.
+    """
+    at = frame + file.entry_head
+    size = is_record(source, file, at, crc=False)
+    if size is None or is_record(source, file, at + size + file.entry_head, crc=False) is None:
+        return False
+    # What follows is there: only now are the bytes final that are no word of zeros.
+    records = record_at(source, file, at, crc=True)
+    if records is None or not store_timestamp_of(source.read, at):
+        return False
+    # Some of the word may be of the length before the topic, or of what follows.
+    text = at + int(records.topic_start[0]) - 2
+    return _WORD not in bytes(source.read(text, at + size + len(_WORD) - text))
 
 
 def frame_of(source: ByteSource, file: LogFile, position: int) -> int:

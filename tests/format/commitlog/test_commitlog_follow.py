@@ -183,6 +183,48 @@ def test_a_record_is_taken_as_it_is_where_no_broker_runs(tmp_path, fields):
     assert (found.end, found.unproved) == (log.end, False)
 
 
+@pytest.mark.parametrize("text", [b"a\x01\0b\x02", b"a\x01b" + bytes(7) + b"c\x02"])
+@pytest.mark.parametrize("later", [1, 3])
+def test_zeros_that_no_copy_leaves_are_the_senders_own(tmp_path, text, later):
+    """Fewer than a word of eight, before a record of the same store time."""
+    log = Log(FILE_SIZE)
+    log.append(Message(store_timestamp=NOW - 1))
+    log.append(Message(store_timestamp=NOW, properties=text))
+    for _ in range(later):
+        log.append(Message(store_timestamp=NOW))
+    found = follow(written(log, tmp_path), 0)
+    assert (found.end, found.unproved) == (log.end, False)
+
+
+@pytest.mark.parametrize(
+    ("text", "fields"),
+    [
+        (b"a\x01b" + bytes(8) + b"c\x02", {}),
+        (b"a\x01b" + bytes(6), {}),
+        (b"a\x01\0b\x02", {"body_crc": 5}),
+        (b"a\x01\0b\x02", {"store_timestamp": 0}),
+    ],
+    ids=["a word", "a word that ends in the next record", "a wrong body", "no time"],
+)
+def test_zeros_of_a_word_wait_though_a_record_of_their_copy_follows(tmp_path, text, fields):
+    """They may be bytes that are not copied yet, and so is what else seems torn."""
+    log = Log(FILE_SIZE)
+    log.append(Message(store_timestamp=NOW - 1))
+    log.append(Message(**{"store_timestamp": NOW, **fields}, properties=text))
+    log.append(Message(store_timestamp=NOW))
+    found = follow(written(log, tmp_path), 0)
+    assert (found.end, found.unproved) == (log.offsets[1], True)
+
+
+def test_zeros_that_no_copy_leaves_do_not_hide_what_is_torn_before_them(tmp_path):
+    """The log ends before the first record that may not be whole."""
+    log = Log(FILE_SIZE)
+    log.append(Message(store_timestamp=NOW, body_crc=5))
+    log.append(Message(store_timestamp=NOW, properties=b"a\x01\0b\x02"))
+    log.append(Message(store_timestamp=NOW))
+    assert follow(written(log, tmp_path), 0).end == 0
+
+
 def test_a_record_in_doubt_waits_where_a_lock_may_not_be_seen(tmp_path):
     """Behind a network mount a broker that runs looks as one that was killed."""
     for name in ("lock", "abort"):

@@ -20,7 +20,7 @@ from rmqindex import CommitLog, CorruptCommitLogError, Layout, MessageStore
 from rmqindex.commitlog import missing_parts, newest_messages, reading, selection
 from rmqindex.commitlog.selection import Selection
 from rmqindex.commitlog.snapshot import older_tail
-from rmqindex.commitlog.tailing import follow
+from rmqindex.commitlog.tailing import follow, whole_end
 from rmqindex.query import measure_usage
 
 SAMPLE = rmqindex.sample_store()
@@ -790,6 +790,25 @@ class TestABatchThatIsBeingCopied:
         assert self.read(folder, mode=mode) == (log.offsets[:first], start, start)
         copy()
         assert self.read(folder, mode=mode) == (log.offsets, log.end, log.end)
+
+    @pytest.mark.parametrize("is_killed", [False, True])
+    def test_has_no_end_at_a_zero_that_a_client_wrote(self, folder, broker, is_killed):
+        """No copy leaves a single one: all readers agree, also once the broker was killed."""
+        log = Log(FILE_SIZE)
+        for number in range(6):
+            text = properties_text([("TAGS", "\0z" if number == 2 else "t")])
+            log.append(replace(message(min(number, 2)), properties=text))
+        shutil.rmtree(folder)
+        log.write_to(folder)
+        (folder.parent / "abort").touch()
+        if is_killed:
+            broker.kill()
+            broker.wait()
+        assert self.read(folder) == (log.offsets, log.end, log.end)
+        with CommitLog(folder) as found:
+            assert whole_end(found) == log.end
+            assert len(newest_messages(found, Selection(), ["tags"], 9)) == len(log.offsets)
+        assert MessageStore(folder.parent).messages().read_all().num_rows == len(log.offsets)
 
     def refused(self, folder):
         """Ensure that the hole is damage for a scan and for a stream."""
