@@ -46,6 +46,15 @@ if TYPE_CHECKING:
 # A broker's names are times; the other stores of a broker have names of 20 digits.
 _NAME_DIGITS = 17
 _TAIL_ENTRIES = 4096
+# What a file of another size contradicts, and why it may have it.
+_AS_ASKED = (
+    "as all files of an index have",
+    "the options maxHashSlotNum and maxIndexNum name another geometry",
+)
+_SINCE = (
+    "as when this write began",
+    "the index was laid out anew meanwhile: nothing was committed, write again",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +85,13 @@ class IndexState:
     end: int | None = None
 
     @classmethod
-    def read(cls, directory: str | os.PathLike[str], layout: Layout) -> IndexState:
+    def read(
+        cls, directory: str | os.PathLike[str], layout: Layout, *, is_since: bool = False
+    ) -> IndexState:
         """Read the headers of a directory; that of the last file is compared with its entries.
 
         A broker, and a write, put the next entry where this header says, over what it does not
-        count.
+        count. With ``is_since``, the layout is that with which a write began.
 
         Raises:
             CorruptIndexError: The last file's header is damaged.
@@ -89,10 +100,10 @@ class IndexState:
         files = []
         for entry in index_entries(directory):
             if entry.size != layout.file_size:
+                expected, why = _SINCE if is_since else _AS_ASKED
                 raise RmqIndexError(
-                    f"{entry.path}: file size: expected {layout.file_size} bytes for {layout}, as "
-                    f"all files of an index have, got {entry.size}; the options maxHashSlotNum "
-                    "and maxIndexNum name another geometry"
+                    f"{entry.path}: file size: expected {layout.file_size} bytes for {layout}, "
+                    f"{expected}, got {entry.size}; {why}"
                 )
             files.append(IndexedFile(entry.name, entry.path, header_of(entry.path)))
         for last in files[-1:]:

@@ -131,7 +131,8 @@ class WriteJob:
         """Read the present state of the index; an empty one for an overwrite."""
         if self.overwrite:
             return IndexState()
-        return IndexState.read(self.staging.directory, self.layout)
+        is_since = self.options.layout is None
+        return IndexState.read(self.staging.directory, self.layout, is_since=is_since)
 
     def names_there(self) -> list[str]:
         """Return the names of the present IndexFiles, oldest first.

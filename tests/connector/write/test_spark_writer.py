@@ -30,7 +30,7 @@ from pyspark_rmqindex.write import job as writer_module
 from pyspark_rmqindex.write.job import IndexWriter, TaskResult
 from recorded import MESSAGE_KINDS
 from rmqindex import IndexFile, IndexFileWriter, IndexHeader, Layout, RmqIndexError, key_hash
-from rmqindex.bulk import BuiltFile, RunSlice, StagedRows
+from rmqindex.bulk import BuiltFile, RunSlice, StagedRows, relayout_index
 from rmqindex.storage import from_json, to_json
 from rmqindex.transaction import effective_listing, staging_root
 
@@ -332,6 +332,22 @@ class TestIndexed:
         with pytest.raises(RmqIndexError, match="another write came first"):
             large.commit(messages[1:])
         assert offsets_in(index) == [1, 8]
+
+    def test_a_relayout_that_came_first_is_noticed(self, index):
+        """No option named a geometry; the one of the index was another when the write began."""
+        write(index, [1])
+        late = IndexWriter(SCHEMA, False, {"path": str(index)})
+        messages = [late.write(batches([8]))]
+        other = Layout(31, 70)
+        relayout_index(index, other)
+        sizes = f"expected {SMALL.file_size} bytes for .*, as when this write began, got "
+        with pytest.raises(RmqIndexError, match=f"{sizes}{other.file_size}.* write again"):
+            late.commit(messages)
+        late.abort(messages)
+        assert offsets_of(index, other) == [[1]]
+        again = IndexWriter(SCHEMA, False, {"path": str(index)})
+        again.commit([again.write(batches([8]))])
+        assert offsets_of(index, other) == [[1, 8]]
 
 
 class TestOverwrite:
