@@ -234,6 +234,8 @@ class TestCat:
         code, out, err = run("cat", STORE, name)
         assert (code, out) == (1, "")
         assert why in err
+        code, out, told = run("cat", STORE, name, "--json")
+        assert (code, json.loads(out), told) == (1, {"messages": []}, err)
 
 
 class TestExplain:

@@ -94,6 +94,7 @@ class Answer:
         document: Returns the JSON document; without it each row is a document on a line.
         nothing: The path that was searched and what was not found there; said instead of a text,
             and instead of a missing document.
+        is_told: Whether that is said beside a document, too, which does not tell why.
         notes: What else to say on standard error.
         exit_code: The exit code of the command.
     """
@@ -103,6 +104,7 @@ class Answer:
     rows: Iterable[Row] = ()
     document: Callable[[], Row] | None = None
     nothing: tuple[str, Nothing] | None = None
+    is_told: bool = False
     notes: Sequence[str] = ()
     exit_code: int = 0
 
@@ -130,7 +132,8 @@ class Renderer(ABC):
     def render(self, answer: Answer, named: Mapping[str, str]) -> None:
         """Write an answer to standard output, and what else to say to standard error."""
         self._write(answer, named)
-        if answer.nothing is not None and (answer.document is None or self._is_for_people):
+        is_told = answer.document is None or answer.is_told or self._is_for_people
+        if answer.nothing is not None and is_told:
             path, nothing = answer.nothing
             if named:
                 self._without_answer.setdefault(nothing, []).append(path)

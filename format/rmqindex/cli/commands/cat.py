@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,6 @@ import click
 
 from rmqindex.answers.answer import NOT_FOUND, Answer, Nothing
 from rmqindex.answers.messages import (
-    MESSAGE_COLUMNS,
     add_consumption,
     complain_of_crc,
     is_readable,
@@ -104,8 +103,8 @@ class Cat:
         readable = [row for row in rows if is_readable(row)]
         if not readable:
             nothing = (self.path, Nothing(f"no message {self.message}: {why}"))
-            columns = () if self.raw else MESSAGE_COLUMNS
-            yield Answer(columns=columns, nothing=nothing, exit_code=NOT_FOUND)
+            empty = Answer() if self.raw else messages_answer([], self.zone)
+            yield replace(empty, nothing=nothing, is_told=True, exit_code=NOT_FOUND)
         elif self.raw:
             _write_bodies(readable)
         else:
