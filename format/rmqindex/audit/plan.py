@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from rmqindex.audit.units import Member
-    from rmqindex.commitlog.files import LogFile
+    from rmqindex.commitlog.framing import LogFile
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.layout.index_file import IndexHeader
     from rmqindex.record.records import Records

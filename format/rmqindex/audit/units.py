@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rmqindex.audit.extent import LogRange
-    from rmqindex.commitlog.files import LogFile
+    from rmqindex.commitlog.framing import LogFile
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.layout.index_file import IndexHeader
     from rmqindex.storage.location import Location

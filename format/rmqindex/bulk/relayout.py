@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from rmqindex.commitlog.files import LogFile
+    from rmqindex.commitlog.framing import LogFile
     from rmqindex.commitlog.log import CommitLog
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.storage.location import Location, PathLike

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from rmqindex.commitlog.bodies import in_halves as in_halves
     from rmqindex.commitlog.bodies import unpack_bodies as unpack_bodies
     from rmqindex.commitlog.end import UnagreedTail as UnagreedTail
-    from rmqindex.commitlog.files import LogFile as LogFile
     from rmqindex.commitlog.files import several_logs as several_logs
+    from rmqindex.commitlog.framing import LogFile as LogFile
     from rmqindex.commitlog.log import MATCH_STATES as MATCH_STATES
     from rmqindex.commitlog.log import CommitLog as CommitLog
     from rmqindex.commitlog.selection import Block as Block

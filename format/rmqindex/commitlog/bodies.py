@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rmqindex.commitlog.files import LogFile
+    from rmqindex.commitlog.framing import LogFile
 
 #: The column of bodies as text, which is read only where it is named.
 BODY_TEXT = "body_text"

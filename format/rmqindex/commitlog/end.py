@@ -54,8 +54,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
-    from rmqindex.commitlog.files import LogFile, OpenFiles
-    from rmqindex.commitlog.framing import Frames
+    from rmqindex.commitlog.files import OpenFiles
+    from rmqindex.commitlog.framing import Frames, LogFile
     from rmqindex.commitlog.walk import End
     from rmqindex.record.records import Records
     from rmqindex.storage.source import ByteSource

@@ -12,13 +12,14 @@ import os
 import re
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pyarrow.fs as pafs
 
+from rmqindex.commitlog.framing import LogFile
 from rmqindex.commitlog.walk import own_start_of
 from rmqindex.errors import RmqIndexError, rename_line, truncate_line
 from rmqindex.layout.dledger import DATA_FOLDER
@@ -53,30 +54,6 @@ if TYPE_CHECKING:
 
 _EXPECTED = f"log files, or a store with a folder {COMMITLOG_FOLDER}"
 _NAME = re.compile(rf"[0-9]{{{FILE_NAME_DIGITS}}}")
-
-
-@dataclass(frozen=True, slots=True)
-class LogFile:
-    """A file of a CommitLog.
-
-    Attributes:
-        start: The log's offset of its first byte, which is its name.
-        size: Its size in bytes.
-        path: Where it lies: a local path or a URI.
-        mark: Its mark, checked on opening; None where only its size is known.
-        entry_head: The bytes before each record: those of DLedger's entry head, else 0.
-    """
-
-    start: int
-    size: int
-    path: Location
-    mark: FileMark | None = field(default=None, compare=False, repr=False)
-    entry_head: int = 0
-
-    @property
-    def stop(self) -> int:
-        """The log's offset behind its last byte."""
-        return self.start + self.size
 
 
 class ExpiredFileError(UnsteadyError, RmqIndexError):

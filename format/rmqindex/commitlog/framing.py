@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import re
 import struct
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -44,6 +45,8 @@ from rmqindex.layout.record import (
     PHYSICAL_OFFSET_OFFSET,
 )
 from rmqindex.record.records import Fault, check_record, gather, store_timestamp_of
+from rmqindex.storage.location import Location  # noqa: TC001  (read by from_json)
+from rmqindex.storage.opening import FileMark  # noqa: TC001  (likewise)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,11 +54,34 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rmqindex.commitlog.files import LogFile
     from rmqindex.record.records import Records
 
     Read: TypeAlias = Callable[[int, int], bytes | memoryview]
     from collections.abc import Iterator
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """A file of a CommitLog.
+
+    Attributes:
+        start: The log's offset of its first byte, which is its name.
+        size: Its size in bytes.
+        path: Where it lies: a local path or a URI.
+        mark: Its mark, checked on opening; None where only its size is known.
+        entry_head: The bytes before each record: those of DLedger's entry head, else 0.
+    """
+
+    start: int
+    size: int
+    path: Location
+    mark: FileMark | None = field(default=None, compare=False, repr=False)
+    entry_head: int = 0
+
+    @property
+    def stop(self) -> int:
+        """The log's offset behind its last byte."""
+        return self.start + self.size
 
 
 class Frames:

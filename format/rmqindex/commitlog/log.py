@@ -14,7 +14,7 @@ import pyarrow as pa
 from rmqindex.arguments import int_array, int_of, int_or_none
 from rmqindex.commitlog.bodies import Unpacking
 from rmqindex.commitlog.end import UnagreedTail, last_with_data
-from rmqindex.commitlog.files import ExpiredFileError, LogFile, OpenFiles, find_files, gaps_of
+from rmqindex.commitlog.files import ExpiredFileError, OpenFiles, find_files, gaps_of
 from rmqindex.commitlog.reading import (
     DEFAULT_MAX_RECORDS,
     Reading,
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rmqindex.arguments import IntArray
+    from rmqindex.commitlog.framing import LogFile
     from rmqindex.errors import CorruptCommitLogError
     from rmqindex.indexfile.entries import Mode
     from rmqindex.record.records import Records

@@ -43,8 +43,8 @@ from rmqindex.store.store import root_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from rmqindex.commitlog.files import LogFile, OpenFiles
-    from rmqindex.commitlog.framing import Frames
+    from rmqindex.commitlog.files import OpenFiles
+    from rmqindex.commitlog.framing import Frames, LogFile
     from rmqindex.commitlog.leads import Lead
     from rmqindex.record.records import Records
     from rmqindex.storage.source import ByteSource

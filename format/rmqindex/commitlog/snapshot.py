@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rmqindex.commitlog.end import ASKED_RECORDS
-from rmqindex.commitlog.files import LogFile, file_at, find_files, folders_of
-from rmqindex.commitlog.framing import frames_of
+from rmqindex.commitlog.files import file_at, find_files, folders_of
+from rmqindex.commitlog.framing import LogFile, frames_of
 from rmqindex.commitlog.leads import find_leads, led_by_unit, proved_lead
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.commitlog.selection import MissingPart

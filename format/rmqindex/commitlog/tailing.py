@@ -49,7 +49,7 @@ from rmqindex.transaction.broker_lock import BrokerState
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from rmqindex.commitlog.files import LogFile
+    from rmqindex.commitlog.framing import LogFile
     from rmqindex.commitlog.log import CommitLog
     from rmqindex.indexfile.entries import Mode
     from rmqindex.record.records import Records

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rmqindex.commitlog.files import LogFile
-    from rmqindex.commitlog.framing import Frames
+    from rmqindex.commitlog.framing import Frames, LogFile
     from rmqindex.record.records import Records
     from rmqindex.storage.source import ByteSource
 

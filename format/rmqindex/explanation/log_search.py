@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from rmqindex.commitlog.files import LogFile
+    from rmqindex.commitlog.framing import LogFile
     from rmqindex.commitlog.log import CommitLog
     from rmqindex.errors import CorruptCommitLogError
     from rmqindex.explanation.index_search import Window

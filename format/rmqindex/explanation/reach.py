@@ -29,7 +29,7 @@ from rmqindex.transaction.broker_lock import BrokerLock, BrokerState
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from rmqindex.commitlog.files import LogFile
+    from rmqindex.commitlog.framing import LogFile
     from rmqindex.commitlog.log import CommitLog
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.layout.index_file import IndexHeader

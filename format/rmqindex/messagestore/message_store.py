@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     import pyarrow.dataset as pds
 
     from rmqindex.bulk.rebuild import RebuildResult
-    from rmqindex.commitlog.files import LogFile
+    from rmqindex.commitlog.framing import LogFile
     from rmqindex.commitlog.log import CommitLog
     from rmqindex.explanation.explain import Search
     from rmqindex.explanation.result import LookupExplanation

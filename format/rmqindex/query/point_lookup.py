@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Self
 
-    from rmqindex.commitlog.files import LogFile
+    from rmqindex.commitlog.framing import LogFile
     from rmqindex.indexfile.fingerprint import Fingerprint
     from rmqindex.indexfile.geometry import Layout
     from rmqindex.query.verification import MatchState
