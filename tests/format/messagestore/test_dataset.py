@@ -623,8 +623,8 @@ def test_daemon_threads_that_read_on_do_not_end_the_process():
             [sys.executable, "-c", code], check=False, capture_output=True, timeout=60, text=True
         )
         errors = [line for line in ended.stderr.splitlines() if "Error" in line]
-        assert ended.returncode == 0, ended.stderr
-        assert all("the process ends before all was read" in line for line in errors)
+        others = [line for line in errors if "the process ends before all was read" not in line]
+        assert (ended.returncode, others) == (0, []), ended.stderr
 
 
 def test_what_is_read_at_exit_is_whole():
