@@ -379,10 +379,9 @@ def first_hole(
         return None  # nothing has expired
     holes = _batch_holes(queue, min_offset) if queue.is_batch else _plain_holes(queue, min_offset)
     hole = next((hole for hole in holes if first is None or hole < first), None)
-    if hole is not None:
+    if hole is not None or not is_ended:
         return hole
-    torn = torn_units(queue) if is_ended and not queue.is_batch else iter(())
-    return next((int(places[0]) for places, _ in torn), None)
+    return next((int(places[0]) for places, _ in torn_units(queue)), None)
 
 
 def _plain_holes(queue: ConsumeQueue, min_offset: int) -> Iterator[int]:
@@ -400,17 +399,16 @@ def _plain_holes(queue: ConsumeQueue, min_offset: int) -> Iterator[int]:
 
 def _batch_holes(queue: ConsumeQueue, min_offset: int) -> Iterator[int]:
     """As :func:`_plain_holes`, with the queue offset before that of the unit behind."""
-    offset = -1
+    place, offset = queue.files[0].start // queue.unit_size - 1, -1
     for file in queue.files:
-        number = -1
         for numbers, units in written_blocks(file, is_batch=True, holes=True):
-            offsets = units["phy_offset"]
-            is_apart = numbers != np.append(number, numbers[:-1]) + 1
+            places, offsets = file.start // queue.unit_size + numbers, units["phy_offset"]
+            is_apart = places != np.append(place, places[:-1]) + 1
             is_apart &= np.append(offset, offsets[:-1]) < min_offset
             yield from (units["msg_base_offset"][is_apart] - 1).clip(min=0).tolist()
             if offsets.max() >= min_offset:
                 return
-            number, offset = numbers[-1], offsets[-1]
+            place, offset = places[-1], offsets[-1]
 
 
 def first_descent(queue: ConsumeQueue) -> str | None:

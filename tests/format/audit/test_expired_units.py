@@ -28,15 +28,18 @@ def batch(place):
     return Message(sys_flag=0x80, properties=numbers)
 
 
-def expired_store(root, is_batch):
-    """Write a store of one queue whose log has lost its first file; return where each unit is."""
+def expired_store(root, is_batch, units=COUNT):
+    """Write a store of one queue whose log has lost its first file.
+
+    Return the queue, whose files have a number of units, and how many of all lead to the file.
+    """
     log = Log(FILE_SIZE)
     for place in range(COUNT):
         log.append(batch(place) if is_batch else Message(queue_offset=place))
     log.write_to(root / "commitlog")
     (root / "index").mkdir()
     (root / "checkpoint").write_bytes(bytes(4096))
-    rebuild_consume_queues(root, root, file_size=20 * COUNT, batch_file_size=46 * COUNT)
+    rebuild_consume_queues(root, root, file_size=20 * units, batch_file_size=46 * units)
     (root / "commitlog" / f"{0:020d}").unlink()
     assert found(root) == []
     (queue,) = (queue for queue in ConsumeQueue.find(root) if queue.files)
@@ -47,16 +50,25 @@ def expired_store(root, is_batch):
     return queue, sum(offset < start for offset in offsets)
 
 
+def file_of(queue, place):
+    """Return the file of a queue that has a unit, and the byte at which it starts there."""
+    byte = place * queue.unit_size
+    file = [file for file in queue.files if file.start <= byte][-1]
+    return Path(file.path), byte - file.start
+
+
 def write_unit(queue, place, unit):
-    """Overwrite one unit of the only file of a queue."""
-    with Path(queue.files[0].path).open("r+b") as file:
-        file.seek(place * queue.unit_size)
+    """Overwrite one unit of a queue."""
+    path, byte = file_of(queue, place)
+    with path.open("r+b") as file:
+        file.seek(byte)
         file.write(unit)
 
 
 def unit_at(queue, place):
     """Return the bytes of one unit."""
-    return Path(queue.files[0].path).read_bytes()[place * queue.unit_size :][: queue.unit_size]
+    path, byte = file_of(queue, place)
+    return path.read_bytes()[byte:][: queue.unit_size]
 
 
 @KINDS
@@ -76,6 +88,44 @@ def test_an_expired_message_without_a_unit_is_an_error(tmp_path, is_batch, which
     assert expected == f"the unit of an expired message, queue offset {place}"
     rebuild_consume_queues(tmp_path, tmp_path, replace=True)
     assert found(tmp_path) == []
+
+
+@KINDS
+def test_a_file_that_another_follows_has_a_unit_in_each_place(tmp_path, is_batch):
+    """The place of an expired message may be the last of a file."""
+    queue, expired = expired_store(tmp_path, is_batch, units=2)
+    place = (expired - 2) // 2 * 2 + 1
+    write_unit(queue, place, bytes(queue.unit_size))
+    ((rule, _, expected),) = found(tmp_path)
+    place = 2 * place + 1 if is_batch else place
+    assert (rule, expected) == (
+        "queue_unit_missing",
+        f"the unit of an expired message, queue offset {place}",
+    )
+    rebuild_consume_queues(tmp_path, tmp_path, replace=True)
+    assert found(tmp_path) == []
+
+
+@KINDS
+def test_the_last_unit_counts_where_all_has_expired(tmp_path, is_batch):
+    """No message of the log tells that the queue goes on."""
+    queue, _ = expired_store(tmp_path, is_batch)
+    for path in (tmp_path / "commitlog").iterdir():
+        path.unlink()
+    log = Log(FILE_SIZE, start=16 * FILE_SIZE)
+    log.append(Message(topic="Other"))
+    log.write_to(tmp_path / "commitlog")
+    rebuild_consume_queues(tmp_path, tmp_path, replace=True)
+    assert found(tmp_path) == []
+    unit = bytearray(unit_at(queue, COUNT - 1))
+    unit[8:12] = bytes(4)  # its size
+    write_unit(queue, COUNT - 1, unit)
+    ((rule, _, expected),) = found(tmp_path)
+    place = 2 * (COUNT - 1) if is_batch else COUNT - 1
+    assert (rule, expected) == (
+        "queue_unit_missing",
+        f"the unit of an expired message, queue offset {place}",
+    )
 
 
 @KINDS
