@@ -129,12 +129,19 @@ class Predecessors:
     def odd_files(self, *, is_batch: bool) -> list[QueueFile]:
         """Return files of another size than most of their kind.
 
-        Empty files do not count: a broker removes them when it starts.
+        An empty one that is the last of its queue does not count: a broker deletes it when it
+        starts.
         """
         usual = self.usual_size(is_batch=is_batch)
         if not self._sized_files(is_batch=is_batch):
             return []
-        return [file for file in self._written_files(is_batch=is_batch) if file.size != usual]
+        return [
+            file
+            for queue in self.queues
+            if queue.is_batch == is_batch
+            for file in queue.files
+            if file.size != usual and (file.size or file is not queue.files[-1])
+        ]
 
     def proves(self, topic: str, queue_id: int, queue_offset: int, phy_offset: int) -> bool:
         """Return whether a message has its unit in its queue, at a queue offset."""

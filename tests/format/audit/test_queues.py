@@ -386,6 +386,18 @@ class TestWhatARebuildRefuses:
         rebuild_consume_queues(store, store, replace=True, file_size=2000)
         assert found(store) == set()
 
+    def test_an_empty_file_behind_which_another_one_is(self, store):
+        """A broker deletes the last one when it starts, and refuses the one before."""
+        path = queue_file(store)
+        size = path.stat().st_size
+        empty = [path.with_name(f"{size * number:020d}") for number in (1, 2)]
+        empty[0].touch()
+        assert found(store) == set()
+        empty[1].touch()
+        assert found(store) == {("queue_file_size", str(empty[0].relative_to(store)))}
+        rebuild_consume_queues(store, store, replace=True)
+        assert found(store) == set()
+
     @pytest.mark.parametrize("other", [".DS_Store", f"{0:020d}.bak", "x"])
     @pytest.mark.parametrize("is_alone", [False, True])
     def test_a_file_that_is_named_by_no_offset(self, store, other, is_alone):
