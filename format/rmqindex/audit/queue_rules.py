@@ -94,8 +94,8 @@ QUEUE_RULES: tuple[AuditRule, ...] = (
     AuditRule(
         "queue_unit",
         "error",
-        "A unit has another size, tags code or batch than its message, or that of a batch stands "
-        "behind a newer one.",
+        "A unit has another size, tags code or batch than its message, or stands behind that of a "
+        "newer one.",
         QUEUES,
     ),
     AuditRule(

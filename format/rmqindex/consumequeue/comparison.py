@@ -371,10 +371,7 @@ class _Audit:
         if not without.count:
             return
         if state.queue is not None:
-            moved = has_all(state.queue, without.offsets)
-            rule = "queue_offset" if moved else "queue_unit_missing"
-            got = "it at another place" if moved else without.got
-            self._findings.add(folder, rule, None, without.expected(), got)
+            self._report_without(state.queue, folder, state)
             return
         if (topic, queue_id, not is_batch) in self._present:
             return  # told by its kind
@@ -385,6 +382,16 @@ class _Audit:
         if life is not Life.PRESENT:
             rule = "queue_doubtful"
         self._findings.add(folder, rule, None, without.expected(), "no queue")
+
+    def _report_without(self, queue: ConsumeQueue, folder: str, state: _QueueState) -> None:
+        """Report messages whose units are not in their places."""
+        if not has_all(queue, state.without.offsets):
+            rule, got = "queue_unit_missing", state.without.got
+        elif not queue.is_batch and self._report_descent(queue, state.first):
+            return
+        else:
+            rule, got = "queue_offset", "it at another place"
+        self._findings.add(folder, rule, None, state.without.expected(), got)
 
     def _report_dropped(self, key: tuple[str, int, bool], dropped: LostUnits | None) -> None:
         if dropped is not None:
@@ -421,7 +428,7 @@ class _Audit:
     def _report_order(self, queue: ConsumeQueue) -> None:
         """Report what is wrong with the units of expired messages, and with the order of batches.
 
-        A message of the log, also one that a queue offset leads to by mistake, is judged by itself.
+        Messages of the log are judged one by one.
         """
         key = (queue.topic, queue.queue_id, queue.is_batch)
         name, state = self._name(key), self._states.get(key)
@@ -437,9 +444,22 @@ class _Audit:
                 f"the unit of an expired message, queue offset {hole}",
                 "none that a broker takes for one, so that the queue may end there when it starts",
             )
-        if (descent := first_descent(queue)) is not None:
-            expected = "units of batches in the order of their messages"
-            self._findings.add(name, "queue_unit", None, expected, descent)
+        if queue.is_batch:
+            self._report_descent(queue, first)
+
+    def _report_descent(self, queue: ConsumeQueue, first: int | None) -> bool:
+        """Report that units are not in the order of their messages; return whether they are not."""
+        log_start = self._log.min_offset
+        if (descent := first_descent(queue, log_start, first)) is None:
+            return False
+        name = self._name((queue.topic, queue.queue_id, queue.is_batch))
+        expected = "units in the order of their messages"
+        self._findings.add(name, "queue_unit", None, expected, descent)
+        if first is not None and descent.newer_place >= first and descent.newer_offset < log_start:
+            rebuilt = f"units that a rebuild makes (queue offset {descent.newer_place})"
+            got = f"1 of others, the first at {descent.newer_offset}"
+            self._findings.add(name, "queue_left_out", None, rebuilt, got)
+        return True
 
     def _audit_unmatched(self, queues: list[ConsumeQueue], start: int, end: int) -> None:
         """Report what is wrong with queues that have more units than messages."""

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 
 from rmqindex.consumequeue.dispatch import parse_delay_levels
-from rmqindex.consumequeue.reader import has_message, torn_units, written_blocks
+from rmqindex.consumequeue.reader import has_message, placed_units, torn_units, written_blocks
 from rmqindex.errors import RmqIndexError
 from rmqindex.layout.index_file import INT64_MAX
-from rmqindex.layout.queue import BATCH_UNIT_DTYPE, DEFAULT_DELAY_LEVELS, SCHEDULE_TOPIC, UNIT_DTYPE
+from rmqindex.layout.queue import DEFAULT_DELAY_LEVELS, SCHEDULE_TOPIC, UNIT_DTYPE, unit_dtype
 from rmqindex.layout.record import FILE_NAME_DIGITS
 from rmqindex.layout.store import EXTENSION_FOLDER
 from rmqindex.storage.disk import naming, open_to_read
@@ -411,22 +411,47 @@ def _batch_holes(queue: ConsumeQueue, min_offset: int) -> Iterator[int]:
             place, offset = places[-1], offsets[-1]
 
 
-def first_descent(queue: ConsumeQueue) -> str | None:
-    """Return which unit of a batch queue stands behind that of a newer message, if any does."""
-    last = np.zeros(0, BATCH_UNIT_DTYPE)
-    for file in queue.files if queue.is_batch else ():
-        for _, units in written_blocks(file, is_batch=True, holes=True):
-            both = np.append(last, units)
-            stops = both["msg_base_offset"] + both["batch_size"]
-            falls = (np.diff(both["phy_offset"]) <= 0) | (both["msg_base_offset"][1:] < stops[:-1])
-            if falls.any():
-                newer, older = both[int(np.argmax(falls)) :][:2]
-                return (
-                    f"that of the message at {older['phy_offset']}, queue offset "
-                    f"{older['msg_base_offset']}, behind that at {newer['phy_offset']}, "
-                    f"{newer['msg_base_offset']}"
-                )
-            last = units[-1:]
+class Descent(NamedTuple):
+    """A unit behind that of a newer message: queue offsets, and where each message starts."""
+
+    place: int
+    offset: int
+    newer_place: int
+    newer_offset: int
+
+    def __str__(self) -> str:
+        """Return what was found."""
+        return (
+            f"that of the message at {self.offset}, queue offset {self.place}, behind that at "
+            f"{self.newer_offset}, {self.newer_place}"
+        )
+
+
+def first_descent(queue: ConsumeQueue, min_offset: int, first: int | None) -> Descent | None:
+    """Return which unit stands behind that of a newer message, if that changes an answer.
+
+    Among those of expired messages it does not: a broker looks by queue offset for the others, of
+    which ``first`` is the least, and takes the last unit for the end of a queue.
+    """
+    last = np.zeros(0, np.int64), np.zeros(0, unit_dtype(is_batch=queue.is_batch))
+    least = INT64_MAX if first is None else first
+    newest = -1, -1
+    for placed in placed_units(queue):
+        places, units = (np.append(*each) for each in zip(last, placed, strict=True))
+        offsets = units["phy_offset"]
+        is_live = offsets >= min_offset
+        stops = places + (np.where(is_live, units["batch_size"], 1) if queue.is_batch else 1)
+        falls = (np.diff(offsets) <= 0) | (places[1:] < stops[:-1])
+        falls &= is_live[1:] | is_live[:-1] | (places[:-1] >= least)
+        for at in np.flatnonzero(falls)[:1].tolist():
+            pair = zip(places[at : at + 2].tolist(), offsets[at : at + 2].tolist(), strict=True)
+            newer, older = pair
+            return Descent(*older, *newer)
+        most = int(np.argmax(places))
+        newest = max(newest, (int(places[most]), int(offsets[most])))
+        last = places[-1:], units[-1:]
+    if len(last[0]) and first is None and newest[0] > last[0][0]:
+        return Descent(int(last[0][0]), int(last[1]["phy_offset"][0]), *newest)
     return None
 
 

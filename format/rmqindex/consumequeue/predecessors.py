@@ -135,13 +135,9 @@ class Predecessors:
         usual = self.usual_size(is_batch=is_batch)
         if not self._sized_files(is_batch=is_batch):
             return []
-        return [
-            file
-            for queue in self.queues
-            if queue.is_batch == is_batch
-            for file in queue.files
-            if file.size != usual and (file.size or file is not queue.files[-1])
-        ]
+        queues = (queue.files for queue in self.queues if queue.is_batch == is_batch)
+        ended = ((file, files[-1]) for files in queues for file in files)
+        return [file for file, last in ended if file.size != usual and (file.size or file != last)]
 
     def proves(self, topic: str, queue_id: int, queue_offset: int, phy_offset: int) -> bool:
         """Return whether a message has its unit in its queue, at a queue offset."""

@@ -244,11 +244,10 @@ def in_kind(
 
 def torn_units(queue: ConsumeQueue) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
     """Yield what was written in a queue and is no unit, with its queue offsets."""
-    for file in queue.files:
-        for places, units in _placed_units(queue, file, torn=True):
-            torn = ~_is_written(units, is_batch=queue.is_batch)
-            if torn.any():
-                yield places[torn], units[torn]
+    for places, units in placed_units(queue, torn=True):
+        torn = ~_is_written(units, is_batch=queue.is_batch)
+        if torn.any():
+            yield places[torn], units[torn]
 
 
 def last_offset(queue: ConsumeQueue) -> int | None:
@@ -269,6 +268,14 @@ def _last_unit(queue: ConsumeQueue, *, torn: bool) -> tuple[NDArray[np.int64], N
         if len(last[0]):
             break
     return last
+
+
+def placed_units(
+    queue: ConsumeQueue, *, torn: bool = False
+) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
+    """Yield the units of a queue with their queue offsets, also behind holes."""
+    for file in queue.files:
+        yield from _placed_units(queue, file, torn=torn)
 
 
 def _placed_units(

@@ -19,6 +19,7 @@ from rmqindex.consumequeue.places import Places
 from rmqindex.consumequeue.reader import expired_units, in_kind
 from rmqindex.errors import RmqIndexError
 from rmqindex.layout.queue import (
+    BATCH_UNIT_DTYPE,
     BLANK_SIZE,
     NO_COMPACTED_OFFSET,
     UNIT_DTYPE,
@@ -154,7 +155,13 @@ class QueueWriter:
         self._put(queue_offset, data)
 
     def keep(self, older: OlderUnits) -> None:
-        """Write units of messages that the log no longer has."""
+        """Write units of messages that the log no longer has, those of batches in their order."""
+        if self._is_batch:
+            empty = np.zeros(0, BATCH_UNIT_DTYPE)
+            units = np.concatenate([empty, *(each for _, each in older)], dtype=BATCH_UNIT_DTYPE)
+            self._put(0, units[np.argsort(units["msg_base_offset"], kind="stable")])
+            self.kept_count += len(units)
+            return
         for places, units in older:
             cuts = [0, *(np.flatnonzero(np.diff(places) != 1) + 1).tolist(), len(places)]
             for first, last in pairwise(cuts):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from commitlog_encoder import Log, Message, properties_text
-from rmqindex import CommitLog, ConsumeQueue, rebuild_consume_queues, verify
+from rmqindex import CommitLog, ConsumeQueue, RmqIndexError, rebuild_consume_queues, verify
 
 COUNT, FILE_SIZE = 30, 2048
 KINDS = pytest.mark.parametrize("is_batch", [False, True], ids=["plain", "batch"])
@@ -48,6 +48,17 @@ def expired_store(root, is_batch, units=COUNT):
         start = kept.min_offset
     offsets = [int(offset) for rows in queue.scan() for offset in rows["phy_offset"].to_pylist()]
     return queue, sum(offset < start for offset in offsets)
+
+
+def expire_all(root):
+    """Let the log of a store have one message of another topic alone."""
+    for path in (root / "commitlog").iterdir():
+        path.unlink()
+    log = Log(FILE_SIZE, start=16 * FILE_SIZE)
+    log.append(Message(topic="Other"))
+    log.write_to(root / "commitlog")
+    rebuild_consume_queues(root, root, replace=True)
+    assert found(root) == []
 
 
 def file_of(queue, place):
@@ -110,13 +121,7 @@ def test_a_file_that_another_follows_has_a_unit_in_each_place(tmp_path, is_batch
 def test_the_last_unit_counts_where_all_has_expired(tmp_path, is_batch):
     """No message of the log tells that the queue goes on."""
     queue, _ = expired_store(tmp_path, is_batch)
-    for path in (tmp_path / "commitlog").iterdir():
-        path.unlink()
-    log = Log(FILE_SIZE, start=16 * FILE_SIZE)
-    log.append(Message(topic="Other"))
-    log.write_to(tmp_path / "commitlog")
-    rebuild_consume_queues(tmp_path, tmp_path, replace=True)
-    assert found(tmp_path) == []
+    expire_all(tmp_path)
     unit = bytearray(unit_at(queue, COUNT - 1))
     unit[8:12] = bytes(4)  # its size
     write_unit(queue, COUNT - 1, unit)
@@ -138,19 +143,59 @@ def test_the_first_message_of_the_log_is_told_by_itself(tmp_path, is_batch):
     assert "expired" not in expected
 
 
-@pytest.mark.parametrize("pair", ["expired", "of the log", "of both"])
-def test_units_of_batches_in_another_order_are_an_error(tmp_path, pair):
-    """A broker looks for a queue offset between those of the first and the last."""
-    queue, expired = expired_store(tmp_path, is_batch=True)
-    first, second = {
-        "expired": (1, 2),
-        "of the log": (expired + 1, expired + 4),
-        "of both": (expired - 1, expired),
-    }[pair]
+def exchange(queue, first, second):
+    """Exchange two units of a queue."""
     units = unit_at(queue, first), unit_at(queue, second)
     write_unit(queue, second, units[0])
     write_unit(queue, first, units[1])
-    assert ("queue_unit", "batchconsumequeue/TopicTest/0") in {each[:2] for each in found(tmp_path)}
+
+
+@KINDS
+@pytest.mark.parametrize("pair", ["of the log", "of both"])
+def test_units_in_another_order_are_an_error(tmp_path, is_batch, pair):
+    """A broker looks for a queue offset or a time between those of the first and the last."""
+    queue, expired = expired_store(tmp_path, is_batch)
+    places = (expired + 1, expired + 4) if pair == "of the log" else (expired - 1, expired)
+    exchange(queue, *places)
+    assert {each[0] for each in found(tmp_path)} == {"queue_unit"}
+    rebuild_consume_queues(tmp_path, tmp_path, replace=True)
+    assert found(tmp_path) == []
+
+
+@KINDS
+def test_the_order_of_expired_messages_changes_no_answer(tmp_path, is_batch):
+    """A rebuild puts their batches in order."""
+    queue, _ = expired_store(tmp_path, is_batch)
+    exchange(queue, 1, 2)
+    assert found(tmp_path) == []
+    rebuild_consume_queues(tmp_path, tmp_path, replace=True)
+    assert found(tmp_path) == []
+
+
+def test_the_last_batch_counts_where_all_has_expired_in_another_order(tmp_path):
+    """It tells the next queue offset."""
+    queue, _ = expired_store(tmp_path, is_batch=True)
+    expire_all(tmp_path)
+    exchange(queue, COUNT - 2, COUNT - 1)
+    assert {each[0] for each in found(tmp_path)} == {"queue_unit"}
+    rebuild_consume_queues(tmp_path, tmp_path, replace=True)
+    assert found(tmp_path) == []
+    assert unit_at(queue, COUNT - 1)[28:36] == (2 * (COUNT - 1)).to_bytes(8, "big")
+
+
+def test_an_expired_batch_with_a_queue_offset_of_the_log_is_dropped(tmp_path):
+    """A broker would look for the messages of the log before it; a rebuild must be told to."""
+    queue, _ = expired_store(tmp_path, is_batch=True)
+    unit = bytearray(unit_at(queue, 2))
+    unit[28:36] = (1 << 40).to_bytes(8, "big")
+    write_unit(queue, 2, unit)
+    assert {each[0] for each in found(tmp_path)} == {"queue_unit", "queue_left_out"}
+    remedies = verify(tmp_path, "auto")["remedy"].to_pylist()
+    assert all("rebuild-queues STORE --replace --allow-loss" in each for each in remedies)
+    with pytest.raises(RmqIndexError, match="got none of 1 of their 30 units"):
+        rebuild_consume_queues(tmp_path, tmp_path, replace=True)
+    rebuild_consume_queues(tmp_path, tmp_path, replace=True, allow_loss=True)
+    assert found(tmp_path) == []
 
 
 def test_a_folder_without_files_is_of_a_kind_too(tmp_path):
