@@ -36,6 +36,7 @@ _FLAGS = {
     "replace=True": "--replace",
     "allow_loss=True": "--allow-loss",
     "leave_out=": "--leave-out ",
+    "batch_topics": "--batch-topic",
     "batch_file_size=": "--batch-file-size ",
     "file_size=": "--file-size ",
     "checkpoint=False": "--no-checkpoint",

@@ -366,6 +366,11 @@ class TopicKinds:
         self._table = table
         known = present if table is None else table.batch_topics
         self._batch = {*named, *known}
+        if table is not None and (odd := min({*named}.difference(known), default=None)):
+            raise RmqIndexError(
+                f"{_no_batch_topic(table, odd)}. Restore the file, or leave the topic out of "
+                "batch_topics"
+            )
         self._plain: set[str] = set()
         #: Whether a topic had plain units before its first inner batch: they must be built again.
         self.is_late = False
@@ -385,12 +390,10 @@ class TopicKinds:
             self.conflicts.setdefault(topic, phy_offset)
             return
         if self._table is not None:
-            got = "no such topic" if topic not in self._table.topics else "one without"
             raise RmqIndexError(
-                f"{self._table.path}: expected the topic {topic} with queue.type=BatchCQ, since "
-                f"the message at offset {phy_offset} is an inner batch of it, got {got}: a broker "
-                "does not start with batch queues of such a topic. Restore the file, or give "
-                f"leave_out={topic}, which rebuilds all other queues"
+                f"{_no_batch_topic(self._table, topic)}. The message at offset {phy_offset} is an "
+                f"inner batch of it: restore the file, or give leave_out={topic}, which rebuilds "
+                "all other queues"
             )
         self._batch.add(topic)
         self.is_late |= topic in self._plain
@@ -399,6 +402,14 @@ class TopicKinds:
         """Begin again with the topics that are known by now."""
         self._plain.clear()
         self.is_late = False
+
+
+def _no_batch_topic(table: TopicTable, topic: str) -> str:
+    got = "no such topic" if topic not in table.topics else "one without"
+    return (
+        f"{table.path}: expected the topic {topic} with queue.type=BatchCQ, as a broker needs it "
+        f"to start with batch queues of the topic, got {got}"
+    )
 
 
 class OmittedTopics:

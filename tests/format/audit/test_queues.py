@@ -501,6 +501,8 @@ class TestKinds:
         }
         with pytest.raises(RmqIndexError, match="is an inner batch of it"):
             rebuild_consume_queues(tmp_path, tmp_path, replace=True)
+        with pytest.raises(RmqIndexError, match=r"TopicTest with .* got one without"):
+            rebuild_consume_queues(tmp_path, tmp_path, replace=True, batch_topics=["TopicTest"])
         (remedy,) = (
             row["remedy"]
             for row in verify(tmp_path, "auto").to_pylist()
