@@ -486,8 +486,8 @@ class TestSeveral:
         assert "Expected PATH... TOPIC KEY: an argument is missing" in err
 
     def test_several_keys_are_looked_up(self, run, tmp_path):
-        """As arguments and from a file, each once."""
-        (tmp_path / "keys").write_text("BB\n\norder-49\nnobody\n")
+        """As arguments and from a file, each once; what marks a file as UTF-8 is of no key."""
+        (tmp_path / "keys").write_text("BB\n\norder-49\nnobody\n", "utf-8-sig")
         code, out, _ = run(
             "lookup", STORE, "TopicTest", "order-49", "--keys-file", tmp_path / "keys", "--csv"
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from codecs import BOM_UTF8
 from dataclasses import field
 from functools import partial
 from pathlib import Path
@@ -222,7 +223,7 @@ def _keys_of(values: Values) -> list[str]:
     """Return the keys that were given, each once, without empty lines of a file."""
     keys, file = list(values["key"]), values["keys_file"]
     if file is not None:
-        for number, line in enumerate(file.read().splitlines(), 1):
+        for number, line in enumerate(file.read().removeprefix(BOM_UTF8).splitlines(), 1):
             try:
                 keys.append(line.decode().rstrip("\r"))
             except UnicodeDecodeError as error:
