@@ -26,7 +26,6 @@ from rmqindex.indexfile.decoding import MILLISECONDS
 from rmqindex.keys.hash_set import distinct
 from rmqindex.keys.messages import KEY_COLUMNS, expand_messages
 from rmqindex.layout.index_file import FIRST_POSITION, INT64_MAX
-from rmqindex.layout.record import FILE_NAME_DIGITS
 from rmqindex.layout.store import CHECKPOINT_NAME, COMMITLOG_FOLDER, INDEX_FOLDER
 from rmqindex.store.checkpoint import DISPATCHED_OFFSET, StoreCheckpoint
 from rmqindex.store.store import index_entries, root_of
@@ -208,10 +207,7 @@ def _audit_log_names(log: CommitLog, findings: Findings) -> None:
     folders = dict.fromkeys(file.path.parent for file in plain)
     # Only of the broker's own folder is it known that nothing else belongs there.
     own = [folder for folder in folders if folder.name == COMMITLOG_FOLDER]
-    for entry, is_named in foreign_files(own):
-        expected = f"files that are named by {FILE_NAME_DIGITS} digits"
-        if is_named:
-            expected = "no empty file, unless nothing has a later name"
+    for entry, expected in foreign_files(own):
         findings.add(str(entry.path), LOG_FILE_NAME, None, expected, entry.name)
     for file in plain:
         start = None

@@ -45,6 +45,7 @@ from rmqindex.transaction.directories import (
     directory_entries,
     entries_or_none,
     exists,
+    unloadable_files,
 )
 
 if TYPE_CHECKING:
@@ -242,24 +243,10 @@ def _files_of(location: Location) -> list[LogFile]:
     return []
 
 
-def foreign_files(folders: Sequence[Location]) -> list[tuple[FileEntry, bool]]:
-    """Return the files of a log's folders that are none of it, and whether an offset names them.
-
-    They are named by no offset, or are empty and behind the log. An empty one that is the last of
-    all entries by name is left out: a broker deletes it.
-    """
+def foreign_files(folders: Sequence[Location]) -> list[tuple[FileEntry, str]]:
+    """Return the files of a log's folders with which no broker loads it, and what it expects."""
     entries = [entry for folder in folders for entry in directory_entries(folder)]
-    entries.sort(key=lambda entry: entry.name)
-    newest = max((entry.name for entry in _log_entries(entries) if entry.size), default="")
-    if entries and not entries[-1].is_directory and not entries[-1].size:
-        del entries[-1]
-    found = []
-    for entry in entries:
-        is_named = _NAME.fullmatch(entry.name) is not None
-        is_behind = not entry.size and entry.name > newest
-        if not entry.is_directory and (is_behind or not is_named):
-            found.append((entry, is_named))
-    return found
+    return unloadable_files(entries, lambda name: _NAME.fullmatch(name) is not None)
 
 
 def _log_entries(entries: list[FileEntry]) -> list[FileEntry]:

@@ -39,7 +39,6 @@ from rmqindex.layout.queue import (
     LMQ_PREFIX,
     SCHEDULE_TOPIC,
 )
-from rmqindex.layout.record import FILE_NAME_DIGITS
 from rmqindex.layout.store import BATCH_FOLDER, INDEX_FOLDER, QUEUE_FOLDER
 from rmqindex.storage.location import Location
 from rmqindex.store.config import TopicTable
@@ -106,11 +105,10 @@ def compare_queues(
 
 
 def _report_names(root: Path, queues: Iterable[ConsumeQueue], findings: FindingCollector) -> None:
-    expected = f"files that are named by {FILE_NAME_DIGITS} digits"
     for queue in queues:
         folder = _folder(root, is_batch=queue.is_batch) / queue.topic / str(queue.queue_id)
-        for path in foreign_files(folder):
-            findings.add(str(path), "queue_file_name", None, expected, path.name)
+        for entry, expected in foreign_files(folder):
+            findings.add(str(entry.path), "queue_file_name", None, expected, entry.name)
 
 
 def _report_sizes(old: Predecessors, findings: FindingCollector) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -11,20 +10,24 @@ from typing import TYPE_CHECKING, TypeVar
 
 from rmqindex.consumequeue.staging import is_exchanging
 from rmqindex.errors import RmqIndexError, command_line
-from rmqindex.layout.index_file import INT32_MAX
+from rmqindex.layout.index_file import INT32_MAX, INT64_MAX
 from rmqindex.layout.record import FILE_NAME_DIGITS
 from rmqindex.layout.store import BATCH_FOLDER, QUEUE_FOLDER
 from rmqindex.storage.location import Location
 from rmqindex.storage.opening import FileMark, UnsteadyError, read_steady
 from rmqindex.store.contents import refuse_database, refuse_rocksdb_queues
 from rmqindex.store.surroundings import empty_error, ensure_may_be_empty
-from rmqindex.transaction.directories import directory_entries, exists
+from rmqindex.transaction.directories import (
+    FileEntry,
+    directory_entries,
+    exists,
+    unloadable_files,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from rmqindex.storage.location import PathLike
-    from rmqindex.transaction.directories import FileEntry
 
 T = TypeVar("T")
 
@@ -254,29 +257,17 @@ def is_queue_id(name: str) -> bool:
 
 def is_queue_file(name: str) -> bool:
     """Return whether a file of a queue can have a name: where it begins, in 20 digits."""
-    return _FILE_NAME.fullmatch(name) is not None
+    return _FILE_NAME.fullmatch(name) is not None and int(name) <= INT64_MAX
 
 
-def foreign_files(folder: Path) -> list[Path]:
-    """Return the files in a local queue's folder that are named by no place.
+def foreign_files(folder: Path) -> list[tuple[FileEntry, str]]:
+    """Return the files in a queue's folder with which no broker loads it, and what it expects.
 
-    An empty one that is the last of all entries by name is left out: a broker deletes it.
+    None, if the broker deleted the queue meanwhile.
     """
-    try:
-        entries = sorted(os.scandir(folder), key=lambda each: each.name)
-    except FileNotFoundError:  # the broker deleted the queue
-        return []
-    if entries and not entries[-1].is_dir() and not _size_of(entries[-1]):
-        del entries[-1]
-    return [folder / e.name for e in entries if not e.is_dir() and not is_queue_file(e.name)]
-
-
-def _size_of(entry: os.DirEntry[str]) -> int:
-    """Return a file's size, bytes, as a broker takes it: 0 if it is gone, or a link to nothing."""
-    try:
-        return entry.stat().st_size
-    except FileNotFoundError:
-        return 0
+    location = Location.of(folder)
+    listed = _still_there(FileEntry(location, location.name, 0, is_directory=True))
+    return unloadable_files(listed, is_queue_file)
 
 
 def _queue(location: Location) -> FoundQueue:

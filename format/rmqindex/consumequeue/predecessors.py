@@ -127,17 +127,18 @@ class Predecessors:
         return max(sizes, key=lambda size: (sizes[size], size), default=_DEFAULTS[is_batch])
 
     def odd_files(self, *, is_batch: bool) -> list[QueueFile]:
-        """Return files of another size than most of their kind.
+        """Return files of another size than most of their kind, or of no whole number of units.
 
-        An empty one that is the last of its queue does not count: a broker deletes it when it
-        starts.
+        Empty ones behind all others of a queue are none: a broker deletes the last one.
         """
+        sized, unit = self._sized_files(is_batch=is_batch), unit_dtype(is_batch=is_batch).itemsize
         usual = self.usual_size(is_batch=is_batch)
-        if not self._sized_files(is_batch=is_batch):
-            return []
-        queues = (queue.files for queue in self.queues if queue.is_batch == is_batch)
-        ended = ((file, files[-1]) for files in queues for file in files)
-        return [file for file, last in ended if file.size != usual and (file.size or file != last)]
+        odd = []
+        for queue in (queue for queue in self.queues if queue.is_batch == is_batch):
+            newest = max((file.start for file in queue.files if file.size), default=-1)
+            files = [file for file in queue.files if file.start <= newest]
+            odd += [each for each in files if (each.size != usual if sized else each.size % unit)]
+        return odd
 
     def proves(self, topic: str, queue_id: int, queue_offset: int, phy_offset: int) -> bool:
         """Return whether a message has its unit in its queue, at a queue offset."""

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from rmqindex.errors import RmqIndexError
+from rmqindex.layout.record import FILE_NAME_DIGITS
 from rmqindex.storage.filesystem import open_filesystem, status_of, unreadable
 from rmqindex.storage.identity import FileIdentity
 from rmqindex.storage.location import Location
@@ -27,7 +28,7 @@ from rmqindex.transaction.journal import (
 from rmqindex.transaction.object_staging import committed_listing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from rmqindex.storage.location import PathLike
     from rmqindex.transaction.append_undo import AppendUndo
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     #: Lists a directory, as :func:`directory_entries` does.
     Lister = Callable[[PathLike], list["FileEntry"]]
 
+_NAMES = f"files that are named by {FILE_NAME_DIGITS} digits"
+_EMPTY = "no empty file, unless nothing has a later name"
 _NO_DIRECTORY = (FileNotFoundError, NotADirectoryError, PermissionError)
 
 
@@ -67,6 +70,31 @@ class FileEntry:
         """Return the entry of a file that was not listed, whose size is not asked for."""
         named = path if name_path is None else name_path
         return cls(path, named.name, 0, _name_path=None if named == path else named)
+
+
+def unloadable_files(
+    entries: Iterable[FileEntry], is_name: Callable[[str], bool]
+) -> list[tuple[FileEntry, str]]:
+    """Return the files of a folder with which a broker does not load it, and what it expects.
+
+    They are named by no offset, or are empty and behind all that are not. An empty one that is the
+    last of all entries by name is left out: a broker deletes it.
+
+    Args:
+        entries: What is in the folder.
+        is_name: Whether a file of the folder can have a name.
+    """
+    listed = sorted(entries, key=lambda entry: entry.name)
+    named = {entry.name for entry in listed if not entry.is_directory and is_name(entry.name)}
+    newest = max((each.name for each in listed if each.size and each.name in named), default="")
+    if listed and not listed[-1].is_directory and not listed[-1].size:
+        del listed[-1]
+    return [
+        (entry, _EMPTY if entry.name in named else _NAMES)
+        for entry in listed
+        if not entry.is_directory
+        and (entry.name not in named or (not entry.size and entry.name > newest))
+    ]
 
 
 def exists(path: PathLike) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import struct
@@ -386,17 +387,44 @@ class TestWhatARebuildRefuses:
         rebuild_consume_queues(store, store, replace=True, file_size=2000)
         assert found(store) == set()
 
-    def test_an_empty_file_behind_which_another_one_is(self, store):
-        """A broker deletes the last one when it starts, and refuses the one before."""
+    @pytest.mark.parametrize("last", ["another one", "a folder", "none"])
+    def test_an_empty_file_behind_the_units(self, store, last):
+        """A broker deletes the last of all by name when it starts, and refuses others."""
         path = queue_file(store)
         size = path.stat().st_size
-        empty = [path.with_name(f"{size * number:020d}") for number in (1, 2)]
-        empty[0].touch()
+        empty, behind = (path.with_name(f"{size * number:020d}") for number in (1, 2))
+        empty.touch()
+        if last == "none":
+            assert found(store) == set()
+            return
+        behind.touch() if last == "another one" else path.with_name("lost+found").mkdir()
+        assert found(store) == {("queue_file_name", str(empty.relative_to(store)))}
+        empty.unlink()
         assert found(store) == set()
-        empty[1].touch()
-        assert found(store) == {("queue_file_size", str(empty[0].relative_to(store)))}
-        rebuild_consume_queues(store, store, replace=True)
+
+    def test_an_empty_file_before_units(self, store):
+        """A broker refuses it by its size."""
+        path = queue_file(store)
+        path.rename(path.with_name(f"{path.stat().st_size:020d}"))
+        path.touch()
+        assert ("queue_file_size", str(path.relative_to(store))) in found(store)
+
+    def test_a_name_beyond_64_bits(self, store):
+        """A broker does not start with it."""
+        path = queue_file(store)
+        odd = path.with_name("9" * 20)
+        odd.write_bytes(bytes(path.stat().st_size))
+        assert found(store) == {("queue_file_name", str(odd.relative_to(store)))}
+        odd.unlink()
         assert found(store) == set()
+
+    def test_the_only_file_has_no_whole_number_of_units(self, tmp_path):
+        """No broker has such a size, were it within what was never written."""
+        made(tmp_path, [Message()], {})
+        rebuild_consume_queues(tmp_path, tmp_path, file_size=2000)
+        path = queue_file(tmp_path)
+        os.truncate(path, 1990)
+        assert ("queue_file_size", str(path.relative_to(tmp_path))) in found(tmp_path)
 
     @pytest.mark.parametrize("other", [".DS_Store", f"{0:020d}.bak", "x"])
     @pytest.mark.parametrize("is_alone", [False, True])
