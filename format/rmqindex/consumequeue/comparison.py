@@ -17,6 +17,7 @@ from rmqindex.consumequeue.deviations import (
     Deviation,
     DueTimes,
     UnitFiles,
+    first_behind,
     first_descent,
     first_hole,
     has_all,
@@ -34,6 +35,7 @@ from rmqindex.consumequeue.predecessors import (
 from rmqindex.consumequeue.reader import ConsumeQueue, all_batches, has_message, last_offset
 from rmqindex.consumequeue.staging import is_unfinished, queue_folders
 from rmqindex.errors import RmqIndexError
+from rmqindex.layout.index_file import INT64_MAX
 from rmqindex.layout.queue import (
     DEFAULT_DELAY_LEVELS,
     LMQ_PREFIX,
@@ -125,7 +127,7 @@ class _QueueState:
     def __init__(self, queue: ConsumeQueue | None) -> None:
         self.queue = queue
         self.matched = 0
-        self.first: int | None = None  # the least queue offset of its messages
+        self.first, self.last = INT64_MAX, -1  # queue offsets of its messages, if there are any
         self.without = Deviation()  # messages that have no unit, or that of another message
         self.differing = Deviation()  # units with another size or tags code
         self.due_times = DueTimes()
@@ -134,7 +136,7 @@ class _QueueState:
     def begin_anew(self) -> None:
         """Forget the messages of the time before a topic was made again."""
         self.matched = 0
-        self.first = None
+        self.first, self.last = INT64_MAX, -1
         self.without = Deviation()
 
 
@@ -267,8 +269,8 @@ class _Audit:
         state.matched += int(np.count_nonzero(found & taken))
         offsets = units.queue_offset
         if taken.any():
-            least = int(offsets[taken].min())
-            state.first = least if state.first is None else min(state.first, least)
+            state.first = min(state.first, int(offsets[taken].min()))
+            state.last = max(state.last, int(offsets[taken].max()))
         missing = np.flatnonzero(taken & ~found)
         if len(missing):
             other = int(got[missing[0]])
@@ -404,8 +406,7 @@ class _Audit:
 
     def _audit_rest(self, queue: ConsumeQueue, start: int, end: int) -> int:
         """Report units behind the log's end; return how many lead into a range of the log."""
-        units = behind = 0
-        newest = -1
+        units, behind, newest = 0, 0, -1
         for batch in queue.scan(holes=True):
             offsets = batch["phy_offset"].to_numpy()
             units += int(np.count_nonzero((offsets >= start) & (offsets < end)))
@@ -424,15 +425,12 @@ class _Audit:
         return units
 
     def _report_order(self, queue: ConsumeQueue) -> None:
-        """Report what is wrong with the units of expired messages, and with the order of batches.
-
-        Messages of the log are judged one by one.
-        """
+        """Report what is wrong with units of expired messages, and with the order of batches."""
         key = (queue.topic, queue.queue_id, queue.is_batch)
         name, state = self._name(key), self._states.get(key)
         # A broker that runs or was killed may have begun to write a unit behind the last one.
         is_ended = state is None and self._broker not in _MAY_WRITE
-        first = None if state is None else state.first
+        first, last = (INT64_MAX, -1) if state is None else (state.first, state.last)
         hole = first_hole(queue, self._log.min_offset, first, is_ended=is_ended)
         if hole is not None:
             self._findings.add(
@@ -444,8 +442,11 @@ class _Audit:
             )
         if queue.is_batch:
             self._report_descent(queue, first)
+        elif (stray := first_behind(queue, self._log.min_offset, last)) is not None:
+            expected = "units of messages of the log behind the first that has one"
+            self._findings.add(name, "queue_stray", None, expected, stray)
 
-    def _report_descent(self, queue: ConsumeQueue, first: int | None) -> bool:
+    def _report_descent(self, queue: ConsumeQueue, first: int) -> bool:
         """Report that units are not in the order of their messages; return whether they are not."""
         log_start = self._log.min_offset
         if (descent := first_descent(queue, log_start, first)) is None:
@@ -453,7 +454,7 @@ class _Audit:
         name = self._name((queue.topic, queue.queue_id, queue.is_batch))
         expected = "units in the order of their messages"
         self._findings.add(name, "queue_unit", None, expected, descent)
-        if first is not None and descent.newer_place >= first and descent.newer_offset < log_start:
+        if descent.newer_place >= first and descent.newer_offset < log_start:
             rebuilt = f"units that a rebuild makes (queue offset {descent.newer_place})"
             got = f"1 of others, the first at {descent.newer_offset}"
             self._findings.add(name, "queue_left_out", None, rebuilt, got)

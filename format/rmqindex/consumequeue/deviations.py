@@ -368,17 +368,15 @@ def _told(odd: _Run, delay: int) -> tuple[str, str]:
     return expected, f"{odd.delay // _SECOND} s{more}"
 
 
-def first_hole(
-    queue: ConsumeQueue, min_offset: int, first: int | None, *, is_ended: bool
-) -> int | None:
+def first_hole(queue: ConsumeQueue, min_offset: int, first: int, *, is_ended: bool) -> int | None:
     """Return the first queue offset without a unit among those of expired messages of a queue.
 
-    ``first`` is the least queue offset of the messages that the log has, if it has any.
+    ``first`` is the least queue offset of the messages that the log has, else ``INT64_MAX``.
     """
     if not min_offset:
         return None  # nothing has expired
     holes = _batch_holes(queue, min_offset) if queue.is_batch else _plain_holes(queue, min_offset)
-    hole = next((hole for hole in holes if first is None or hole < first), None)
+    hole = next((hole for hole in holes if hole < first), None)
     if hole is not None or not is_ended:
         return hole
     return next((int(places[0]) for places, _ in torn_units(queue)), None)
@@ -427,14 +425,28 @@ class Descent(NamedTuple):
         )
 
 
-def first_descent(queue: ConsumeQueue, min_offset: int, first: int | None) -> Descent | None:
+def first_behind(queue: ConsumeQueue, min_offset: int, last: int) -> str | None:
+    """Return which unit of an expired message is behind the messages that the log has, if any is.
+
+    ``last`` is their greatest queue offset, or negative without any. A broker that starts takes
+    such a unit for the last expired one.
+    """
+    for places, units in placed_units(queue) if last >= 0 else ():
+        offsets = units["phy_offset"]
+        if (stray := (offsets < min_offset) & (places > last)).any():
+            at = int(np.argmax(stray))
+            return f"that of the expired message at {offsets[at]}, queue offset {places[at]}"
+    return None
+
+
+def first_descent(queue: ConsumeQueue, min_offset: int, first: int) -> Descent | None:
     """Return which unit stands behind that of a newer message, if that changes an answer.
 
     Among those of expired messages it does not: a broker looks by queue offset for the others, of
-    which ``first`` is the least, and takes the last unit for the end of a queue.
+    which ``first`` is the least (``INT64_MAX`` without any), and takes the last unit for the end
+    of a queue.
     """
     last = np.zeros(0, np.int64), np.zeros(0, unit_dtype(is_batch=queue.is_batch))
-    least = INT64_MAX if first is None else first
     newest = -1, -1
     for placed in placed_units(queue):
         places, units = (np.append(*each) for each in zip(last, placed, strict=True))
@@ -442,7 +454,7 @@ def first_descent(queue: ConsumeQueue, min_offset: int, first: int | None) -> De
         is_live = offsets >= min_offset
         stops = places + (np.where(is_live, units["batch_size"], 1) if queue.is_batch else 1)
         falls = (np.diff(offsets) <= 0) | (places[1:] < stops[:-1])
-        falls &= is_live[1:] | is_live[:-1] | (places[:-1] >= least)
+        falls &= is_live[1:] | is_live[:-1] | (places[:-1] >= first)
         for at in np.flatnonzero(falls)[:1].tolist():
             pair = zip(places[at : at + 2].tolist(), offsets[at : at + 2].tolist(), strict=True)
             newer, older = pair
@@ -450,7 +462,7 @@ def first_descent(queue: ConsumeQueue, min_offset: int, first: int | None) -> De
         most = int(np.argmax(places))
         newest = max(newest, (int(places[most]), int(offsets[most])))
         last = places[-1:], units[-1:]
-    if len(last[0]) and first is None and newest[0] > last[0][0]:
+    if len(last[0]) and first == INT64_MAX and newest[0] > last[0][0]:
         return Descent(int(last[0][0]), int(last[1]["phy_offset"][0]), *newest)
     return None
 

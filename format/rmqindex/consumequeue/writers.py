@@ -159,6 +159,7 @@ class QueueWriter:
         if self._is_batch:
             empty = np.zeros(0, BATCH_UNIT_DTYPE)
             units = np.concatenate([empty, *(each for _, each in older)], dtype=BATCH_UNIT_DTYPE)
+            units = np.unique(units)  # without copies
             self._put(0, units[np.argsort(units["msg_base_offset"], kind="stable")])
             self.kept_count += len(units)
             return

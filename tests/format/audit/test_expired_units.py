@@ -172,6 +172,32 @@ def test_the_order_of_expired_messages_changes_no_answer(tmp_path, is_batch):
     assert found(tmp_path) == []
 
 
+@KINDS
+@pytest.mark.parametrize("which", ["first", "last expired"])
+@pytest.mark.parametrize("place", ["next", "of the last message"])
+def test_an_expired_unit_behind_those_of_the_log_is_an_error(tmp_path, is_batch, which, place):
+    """A broker that starts takes it for the last of the expired ones, and all before for those."""
+    queue, expired = expired_store(tmp_path, is_batch, units=COUNT + 5)
+    copied = unit_at(queue, {"first": 0, "last expired": expired - 1}[which])
+    before = Path(queue.files[0].path).read_bytes()
+    write_unit(queue, COUNT if place == "next" else COUNT - 1, copied)
+    assert found(tmp_path)
+    rebuild_consume_queues(tmp_path, tmp_path, replace=True)
+    assert found(tmp_path) == []
+    assert Path(queue.files[0].path).read_bytes() == before
+
+
+@pytest.mark.parametrize("place", [1, 3])
+def test_a_batch_of_which_a_copy_stands_elsewhere_has_its_place_alone(tmp_path, place):
+    """Where it is no answer's, no error tells of it, and a rebuild leaves it out."""
+    queue, expired = expired_store(tmp_path, is_batch=True)
+    write_unit(queue, place, unit_at(queue, place - 1))
+    rebuild_consume_queues(tmp_path, tmp_path, replace=True)
+    assert found(tmp_path) == []
+    bases = [int.from_bytes(unit_at(queue, at)[28:36], "big") for at in range(expired - 1)]
+    assert bases == sorted({*range(0, 2 * expired, 2)} - {2 * place})
+
+
 def test_the_last_batch_counts_where_all_has_expired_in_another_order(tmp_path):
     """It tells the next queue offset."""
     queue, _ = expired_store(tmp_path, is_batch=True)
