@@ -17,8 +17,9 @@ import numpy as np
 
 from rmqindex.audit.remedies import LOG_FILE_NAME, LOG_FILE_SIZE
 from rmqindex.commitlog.files import broker_file_size, foreign_files
+from rmqindex.commitlog.framing import LogFile
 from rmqindex.commitlog.snapshot import older_tail
-from rmqindex.commitlog.walk import own_start
+from rmqindex.commitlog.walk import own_start, own_start_of
 from rmqindex.errors import RmqIndexError
 from rmqindex.explanation.reach import LONGEST_LAG
 from rmqindex.indexfile.committed import header_of
@@ -208,7 +209,9 @@ def _audit_log_names(log: CommitLog, findings: Findings) -> None:
     # Only of the broker's own folder is it known that nothing else belongs there.
     own = [folder for folder in folders if folder.name == COMMITLOG_FOLDER]
     for entry, expected in foreign_files(own):
-        findings.add(str(entry.path), LOG_FILE_NAME, None, expected, entry.name)
+        start = own_start_of(LogFile(0, entry.size, entry.path))
+        byte, got = (None, entry.name) if start is None else (0, f"one at offset {start}")
+        findings.add(str(entry.path), LOG_FILE_NAME, byte, expected, got)
     for file in plain:
         start = None
         with suppress(RmqIndexError), log.open_file(file) as source:  # a broker expires files

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import pyarrow as pa
 
-from rmqindex.errors import RmqIndexError, rename_line, truncate_line
+from rmqindex.commitlog.files import own_name_advice
+from rmqindex.errors import RmqIndexError, truncate_line
 from rmqindex.indexfile.geometry import Layout
 from rmqindex.layout.columns import required_field
-from rmqindex.layout.record import FILE_NAME_DIGITS
 from rmqindex.storage.location import Location
 from rmqindex.store.snapshot import layout_beside
-from rmqindex.transaction.directories import exists
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -302,6 +301,7 @@ def typed_findings(findings: pa.Table, commands: Commands) -> list[dict[str, Any
         row["file"] = commands.shown(row["file"])
         row["remedy"] = _typed(row["remedy"], row["file"], commands, numbers)
         row["remedy"] = _with_name(row) if is_misnamed(row) else _with_size(row)
+        row["remedy"] = row["remedy"].replace("move it out", f"move {row['file']} out")
     return rows
 
 
@@ -340,19 +340,11 @@ def _with_size(row: Mapping[str, str]) -> str:
 
 def _with_name(row: Mapping[str, str]) -> str:
     """Return the remedy of a file of the log with the command that gives it its own name."""
-    found, path = _OWN_START.fullmatch(row["got"]), Location.of(row["file"])
+    found = _OWN_START.fullmatch(row["got"])
     assert found is not None
-    name = f"{int(found['start']):0{FILE_NAME_DIGITS}}"
-    target = path.parent.child(name)
-    if exists(target):
-        return (
-            f"While no broker runs, move {path} out of the folder, since {name} has that offset; "
-            "restore what then lacks from a replica or a backup."
-        )
-    return (
-        f"While no broker runs, run `{rename_line(path, target)}`, which gives the file the name "
-        "of its first message's offset."
-    )
+    advice = own_name_advice(Location.of(row["file"]), int(found["start"]))
+    lacking = "; restore what then lacks from a replica or a backup"
+    return f"While no broker runs, {advice}{lacking if advice.startswith('move') else ''}."
 
 
 def _layout_beside(file: str) -> Layout | None:

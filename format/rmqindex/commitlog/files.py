@@ -104,7 +104,11 @@ def _overlap(before: LogFile, after: LogFile, files: Sequence[LogFile]) -> str:
     for file, other in pairs:
         start = own[file.start]
         if start not in (None, file.start):
-            return _misnamed(file, other, start, files)
+            return (
+                f"{file.path}: expected a message at offset {file.start}, as its name says, got "
+                f"one at offset {start}, so that its name overlaps {other.path}. While no broker "
+                f"runs, {own_name_advice(file.path, start)}"
+            )
     common, count = Counter(file.size for file in files).most_common(1)[0]
     for file, other in pairs:
         if own[file.start] is None and count * 2 > len(files) and common and file.start % common:
@@ -136,21 +140,35 @@ def _surplus(before: LogFile, after: LogFile, files: Sequence[LogFile], *, is_ce
     )
 
 
-def _misnamed(file: LogFile, other: LogFile, start: int, files: Sequence[LogFile]) -> str:
-    """Return that a file's name overlaps another, since its first message is of another offset."""
-    is_free = not any(
-        each.start < start + file.size and start < each.stop for each in files if each is not file
-    )
-    advice = "move it out of the folder"
-    if is_free:
-        path = file.path.parent.child(f"{start:0{FILE_NAME_DIGITS}}")
-        advice = f"give it the name {path.name}, which no file has"
-        if file.path.local is not None:
-            advice += f": `{rename_line(file.path, path)}`"
-    return (
-        f"{file.path}: expected a message at offset {file.start}, as its name says, got one at "
-        f"offset {start}, so that its name overlaps {other.path}. While no broker runs, {advice}"
-    )
+def own_name_advice(path: Location, start: int) -> str:
+    """Return what to do about a file of a log whose first message is of another offset.
+
+    Args:
+        path: The file.
+        start: The offset where it starts by that message.
+    """
+    files = _log_files(_log_entries(directory_entries(path.parent)))
+    name = f"{start:0{FILE_NAME_DIGITS}}"
+    others = [file for file in files if file.path.name != path.name]
+    holder = next((file for file in others if file.start == start), None)
+    # Bytes behind the size of most files are none of a file's own.
+    size, _ = Counter(file.size for file in files).most_common(1)[0]
+    stop = start + size
+    if holder is not None and own_start_of(holder) != start:
+        advice = f"exchange its name with that of {name}, whose messages are of another place, too"
+        aside = path.parent.child(f"{path.name}.other")
+        moves = [(path, aside), (holder.path, path), (aside, holder.path)]
+    elif holder is not None or any(
+        file.start < stop and start < file.start + min(file.size, size) for file in others
+    ):
+        has_it = "" if holder is None else f", since {name} has that offset"
+        return f"move {path} out of the folder{has_it}"
+    else:
+        advice = f"give it the name {name}, which no file has"
+        moves = [(path, path.parent.child(name))]
+    if path.local is None:
+        return advice
+    return f"{advice}: `{' && '.join(rename_line(*each) for each in moves)}`"
 
 
 def folders_of(

@@ -45,6 +45,15 @@ def test_a_renamed_file_is_an_error(store):
     assert (str(renamed), 0, "error") in found(store, "log_file_name")
 
 
+def test_exchanged_names_and_what_was_put_aside(store):
+    """No file is moved out that alone has its messages."""
+    first, last = log_files(store)
+    aside = first.rename(first.with_name(f"{first.name}.other"))
+    assert (str(aside), 0, "error") in found(store, "log_file_name")
+    last.rename(first)
+    assert {row[0] for row in found(store, "log_file_name")} == {str(first), str(aside)}
+
+
 @pytest.mark.parametrize("other", [".DS_Store", f"{0:020d}.bak", "x"])
 def test_a_file_that_is_named_by_no_offset_is_an_error(store, other):
     """A broker stops at it, but does not look at folders; elsewhere anything may lie."""

@@ -300,7 +300,8 @@ class TestFiles:
         copied = sorted(folder.iterdir())[of]
         copy = folder / f"{to:020d}"
         shutil.copy(copied, copy)
-        with pytest.raises(RmqIndexError, match=r"move it out of the folder$") as refused:
+        advice = f"move {copy} out of the folder, since {copied.name} has that offset"
+        with pytest.raises(RmqIndexError, match=rf"{advice}$") as refused:
             CommitLog(folder)
         assert str(refused.value).startswith(
             f"{copy}: expected a message at offset {to}, as its name says, got one at offset "
@@ -319,6 +320,21 @@ class TestFiles:
         assert str(refused.value).startswith(f"{renamed}: ")
         (line,) = re.findall("`(.*)`", str(refused.value))
         subprocess.run(shlex.split(line), check=True)
+        assert scanned(folder) == log.offsets
+
+    @pytest.mark.parametrize(("of", "to", "longer"), [(1, 4097, 1), (1, 4095, 0), (-1, 8193, 1)])
+    def test_surplus_bytes_leave_no_renamed_file_without_its_name(
+        self, log, folder, of, to, longer
+    ):
+        """Neither its own, nor those of the file before it."""
+        paths = sorted(folder.iterdir())
+        os.truncate(paths[longer], 4196)
+        paths[of].rename(folder / f"{to:020d}")
+        for _ in range(2):
+            with pytest.raises(RmqIndexError) as refused:
+                CommitLog(folder)
+            (line,) = re.findall("`(.*)`", str(refused.value))
+            subprocess.run(shlex.split(line), check=True)
         assert scanned(folder) == log.offsets
 
     def test_an_object_of_another_name_has_no_command(self, folder):
