@@ -4,11 +4,13 @@ import json
 import re
 import shlex
 import shutil
+import subprocess
 import sys
 
 import pytest
 
 import rmqindex
+from commitlog_encoder import Log, Message
 from kinds import sampled
 from recorded import STORE_KINDS
 
@@ -53,6 +55,32 @@ class TestVerify:
         code, out, _ = run("verify", store)
         assert code == 0
         assert "1 warning" in out
+
+    @pytest.mark.parametrize("count", [2, 3])
+    def test_files_with_each_others_names_get_their_own_as_it_says(self, run, tmp_path, count):
+        """Each alone has its messages: none is to be moved out."""
+        log = Log(2048)
+        for place in range(60):
+            log.append(Message(queue_offset=place))
+        folder = log.write_to(tmp_path / "commitlog")
+        whole = {path.name: path.read_bytes() for path in folder.iterdir()}
+        names = sorted(whole)[:count]
+        for name, other in zip(names, [*names[1:], names[0]], strict=True):
+            (folder / other).write_bytes(whole[name])
+        for _ in range(count - 1):
+            _, out, _ = run("verify", tmp_path, "--json")
+            (line,) = re.findall("`(mv [^`]*)`", json.loads(out)["to_do"])
+            subprocess.run(line, shell=True, check=True)
+        assert {path.name: path.read_bytes() for path in folder.iterdir()} == whole
+
+    def test_a_file_to_be_moved_out_is_named(self, run, tmp_path):
+        """Where the command says what to do first, too."""
+        log = Log(2048)
+        log.append(Message())
+        odd = log.write_to(tmp_path / "commitlog") / "x"
+        odd.write_bytes(b"any")
+        _, out, _ = run("verify", tmp_path, "--json")
+        assert f"move {odd} out of the folder" in json.loads(out)["to_do"]
 
     def test_without_the_log_it_says_so(self, run):
         """Less was compared."""
