@@ -15,13 +15,14 @@ import numpy as np
 import pyarrow as pa
 
 from rmqindex.arguments import int_or_none
-from rmqindex.commitlog.files import ExpiredFileError
+from rmqindex.commitlog.files import ExpiredFileError, own_name_advice
 from rmqindex.commitlog.reading import DEFAULT_MAX_RECORDS
 from rmqindex.keys.hash_set import distinct
 from rmqindex.keys.utf8 import check_text
 from rmqindex.layout.index_file import INT64_MAX, INT64_MIN
 from rmqindex.record.batches import schema_of
 from rmqindex.storage.identity import FileChangedError
+from rmqindex.storage.location import Location
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -46,17 +47,20 @@ class MissingPart:
 
     Attributes:
         part: ``start``: before the log's first file; ``middle``: between two; ``end``: behind the
-            log's end; ``older``: the same, which nothing proves but older records behind it.
+            log's end; ``older``: the same, which nothing proves but older records behind it;
+            ``misnamed``: of a file behind the log's end by its name, which has other messages.
         folder: The folder of the log's files.
         start: The first offset that is missing, bytes; None for ``start``, where nothing tells.
         stop: The offset behind the last one, bytes; None for ``end`` and ``older``, where nothing
             tells.
         proof: The IndexFile, or the file of a ConsumeQueue, that leads there; the file of the log
-            behind the hole for ``middle``, and that with the records for ``older``.
-        phy_offset: The offset of the message to which ``proof`` leads, bytes; None for ``middle``.
+            behind the hole for ``middle``, and that with the records for ``older`` and
+            ``misnamed``.
+        phy_offset: The offset of the message to which ``proof`` leads, bytes; None for ``middle``,
+            and that of the name for ``misnamed``.
     """
 
-    part: Literal["start", "middle", "end", "older"]
+    part: Literal["start", "middle", "end", "older", "misnamed"]
     folder: str
     start: int | None
     stop: int | None
@@ -85,6 +89,12 @@ class MissingPart:
                 f"follow, from offset {self.phy_offset} on. Unless an earlier life of the log left "
                 f"them, the broker's clock stepped back, and they are missing from {what}; restore "
                 "the file from a replica or a backup"
+            )
+        if self.part == "misnamed" and self.start is not None:
+            return (
+                f"{self.proof}: expected a message at offset {self.phy_offset}, as its name says, "
+                f"got one at offset {self.start}. Its messages are missing from {what}. While no "
+                f"broker runs, {own_name_advice(Location.of(self.proof), self.start)}"
             )
         end = f"ends at offset {self.start}" if self.start else "has no messages"
         return (

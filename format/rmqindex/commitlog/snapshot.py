@@ -23,7 +23,7 @@ from rmqindex.commitlog.framing import LogFile, frames_of
 from rmqindex.commitlog.leads import find_leads, led_by_unit, proved_lead
 from rmqindex.commitlog.log import CommitLog
 from rmqindex.commitlog.selection import MissingPart
-from rmqindex.commitlog.walk import find_record, walk
+from rmqindex.commitlog.walk import find_record, own_start_of, walk
 from rmqindex.errors import CorruptCommitLogError, RmqIndexError, command_line
 from rmqindex.layout.record import QUEUE_ID_OFFSET, QUEUE_OFFSET_OFFSET
 from rmqindex.record.batches import store_timestamps
@@ -435,6 +435,7 @@ def missing_parts(
     if older is not None:
         end = log.max_offset
         parts.append(MissingPart("older", folder, end, None, older.path, older.phy_offset))
+    parts += _misnamed_behind(log, folder)
     if taken is not None:
         parts = [left for part in parts if (left := part.without(*taken)) is not None]
     return tuple(
@@ -443,6 +444,16 @@ def missing_parts(
         if (part.stop is None or start is None or part.stop > start)
         and (part.start is None or stop is None or part.start < stop)
     )
+
+
+def _misnamed_behind(log: CommitLog, folder: str) -> Iterator[MissingPart]:
+    """Yield what the files behind a log's end have that lies where no file is, by their names."""
+    behind = (file for file in log.files if file.start >= log.max_offset)
+    for file in behind if log.max_offset else ():
+        start = None if file.entry_head else own_start_of(file)
+        if start not in (None, file.start) and file_at(log.files, start) is None:
+            stop = start + file.size
+            yield MissingPart("misnamed", folder, start, stop, str(file.path), file.start)
 
 
 def missing_beside(path: PathLike, log: CommitLog, given: LogArgument) -> tuple[MissingPart, ...]:

@@ -157,6 +157,43 @@ class TestOtherFiles:
             assert (part.part, part.start, part.stop) == ("middle", 4096, 8192)
 
 
+class TestAFileOfAnotherName:
+    """Behind the log's end, its name hides its messages as well as a loss does."""
+
+    def made(self, root, of):
+        """Write a log of some files; let one have the name of the next one."""
+        log = Log(2048)
+        for place in range(60):
+            log.append(Message(queue_offset=place))
+        folder = log.write_to(root / "commitlog")
+        assert lost(root) == ()
+        files = sorted(folder.iterdir())
+        return files[of].rename(folder / f"{2048 * len(files):020d}"), files[of]
+
+    def test_is_told_with_its_own(self, tmp_path):
+        """The oldest one leaves no hole."""
+        renamed, own = self.made(tmp_path, 0)
+        (part,) = lost(tmp_path)
+        assert (part.part, part.start, part.stop) == ("misnamed", 0, 2048)
+        assert part.text("the export") == (
+            f"{renamed}: expected a message at offset {int(renamed.name)}, as its name says, got "
+            "one at offset 0. Its messages are missing from the export. While no broker runs, give "
+            f"it the name {own.name}, which no file has: `mv -n {renamed} {own}`"
+        )
+        assert lost(tmp_path, start=2048) == ()
+
+    def test_is_told_beside_the_hole(self, tmp_path):
+        """It has what lacks there."""
+        self.made(tmp_path, 1)
+        assert {part.part for part in lost(tmp_path)} >= {"middle", "misnamed"}
+
+    def test_a_copy_hides_nothing(self, tmp_path):
+        """Its messages are where their own name is."""
+        renamed, own = self.made(tmp_path, 0)
+        shutil.copy(renamed, own)
+        assert "misnamed" not in {part.part for part in lost(tmp_path)}
+
+
 class TestWhatDoesNotCount:
     """Nothing is said of what was not asked for."""
 
