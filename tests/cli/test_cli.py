@@ -403,6 +403,23 @@ class TestOutput:
         assert b"standard input, which is closed" in done.stderr
         assert b"Traceback" not in done.stderr
 
+    def test_a_locale_without_the_characters_of_a_topic_is_named(self, tmp_path):
+        """As of no system that a broker runs on by default."""
+        argv = [
+            sys.executable,
+            "-m",
+            "rmqindex",
+            "rebuild-queues",
+            STORE,
+            "--out",
+            tmp_path / "new",
+        ]
+        plain = {"LC_ALL": "POSIX", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+        env = {**os.environ, **plain}
+        done = subprocess.run(argv, capture_output=True, check=False, timeout=60, env=env)
+        assert done.returncode == 2
+        assert b"got the encoding ascii: set LC_ALL=C.UTF-8" in done.stderr
+
     def test_no_color_keeps_colours_out(self):
         """With NO_COLOR a terminal gets text without colours."""
         shown = printed_at_a_terminal(200, "info", STORE, NO_COLOR="1")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from rmqindex.consumequeue.dispatch import Refusal
+from rmqindex.errors import RmqIndexError
 from rmqindex.layout.index_file import INT64_MAX
 from rmqindex.layout.queue import UNIT_DTYPE
 from rmqindex.layout.record import MIN_RECORD_SIZE
@@ -255,12 +256,19 @@ def messages_taken(
 
 
 def names_folder(topic: str) -> bool:
-    """Return whether a topic can be the name of a folder."""
-    return (
-        topic not in {"", ".", ".."}
-        and not {"/", "\0"} & set(topic)
-        and len(os.fsencode(topic)) <= _MAX_NAME_BYTES
-    )
+    """Return whether a topic can be the name of a folder.
+
+    Raises:
+        RmqIndexError: The locale has not all its characters.
+    """
+    try:
+        size = len(os.fsencode(topic))
+    except UnicodeEncodeError as error:
+        raise RmqIndexError(
+            f"expected a locale that has all characters of the topic {topic!a}, got the "
+            f"encoding {error.encoding}: set LC_ALL=C.UTF-8"
+        ) from error
+    return topic not in {"", ".", ".."} and not {"/", "\0"} & set(topic) and size <= _MAX_NAME_BYTES
 
 
 def named_units(units: Sequence[LostUnits]) -> str:
