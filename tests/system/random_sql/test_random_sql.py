@@ -12,7 +12,7 @@ import pytest
 from .decoder import Store, decode, java_hash, keyed_rows
 from .stores import make_stores
 
-QUERIES, SEED = 60, 3
+QUERIES, SEED = 20, 3
 
 
 @pytest.mark.parametrize("session", ["classic", "connect"])
