@@ -81,7 +81,8 @@ QUEUE_RULES: tuple[AuditRule, ...] = (
     AuditRule(
         "queue_file_name",
         "error",
-        "A file in a queue's folder is named by no offset: no broker starts with it.",
+        "A file in a queue's folder is named by no offset, or is empty and not the last by name: "
+        "no broker starts with it.",
         "While no broker runs, move it out of the folder.",
     ),
     AuditRule(

@@ -152,10 +152,12 @@ def own_name_advice(path: Location, start: int) -> str:
     others = [file for file in files if file.path.name != path.name]
     holder = next((file for file in others if file.start == start), None)
     # Bytes behind the size of most files are none of a file's own.
-    size, _ = Counter(file.size for file in files).most_common(1)[0]
+    size = max((count, size) for size, count in [(0, 0), *Counter(f.size for f in files).items()])[
+        1
+    ]
     stop = start + size
     if holder is not None and own_start_of(holder) != start:
-        advice = f"exchange its name with that of {name}, whose messages are of another place, too"
+        advice = f"exchange its name with that of {name}, which begins with none of that offset"
         aside = path.parent.child(f"{path.name}.other")
         moves = [(path, aside), (holder.path, path), (aside, holder.path)]
     elif holder is not None or any(

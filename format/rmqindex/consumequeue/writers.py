@@ -159,8 +159,9 @@ class QueueWriter:
         if self._is_batch:
             empty = np.zeros(0, BATCH_UNIT_DTYPE)
             units = np.concatenate([empty, *(each for _, each in older)], dtype=BATCH_UNIT_DTYPE)
-            units = np.unique(units)  # without copies
-            self._put(0, units[np.argsort(units["msg_base_offset"], kind="stable")])
+            units = units[np.lexsort((units["phy_offset"], units["msg_base_offset"]))]
+            units = units[np.append(units[:-1] != units[1:], True)[: len(units)]]  # each once
+            self._put(0, units)
             self.kept_count += len(units)
             return
         for places, units in older:
