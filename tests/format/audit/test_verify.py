@@ -682,16 +682,20 @@ class TestRules:
             Findings(1).add("file", "no_such_rule", None, "", "")
 
 
-def test_a_checkpoint_that_cannot_be_read_is_one_finding(tmp_path):
+@pytest.mark.parametrize("log", [(), ("auto",)], ids=["index", "with its log"])
+def test_a_checkpoint_that_cannot_be_read_is_one_finding(tmp_path, log):
     """The rest of the store is audited all the same, and nothing is said of what it may hold."""
     shutil.copytree(rmqindex.sample_store(), tmp_path / "store")
     checkpoint = tmp_path / "store" / "checkpoint"
     (tmp_path / "store" / "abort").touch()
     of_it = ("restart_loses", "restart_rebuilds", "checkpoint_behind", "checkpoint_ahead")
-    before = [row for row in verify(tmp_path / "store").to_pylist() if row["rule"] not in of_it]
+    before = [
+        row for row in verify(tmp_path / "store", *log).to_pylist() if row["rule"] not in of_it
+    ]
     with mode_of(checkpoint, 0):
         *others, found = sorted(
-            verify(tmp_path / "store").to_pylist(), key=lambda row: row["rule"] == "unreadable"
+            verify(tmp_path / "store", *log).to_pylist(),
+            key=lambda row: row["rule"] == "unreadable",
         )
     assert [row for row in before if row["rule"] != "abort_present"] == others
     assert (found["file"], found["rule"]) == (str(checkpoint), "unreadable")
