@@ -514,6 +514,12 @@ class TestSeveral:
             alone = json.loads(out)
             assert {name: answers[number][name] for name in alone} == alone, keys[number]
 
+    def test_no_command_has_a_key_that_none_can_have(self, run, tmp_path):
+        """A shell ends an argument at the byte 0."""
+        (tmp_path / "keys").write_bytes(b"order-49\0x\n")
+        code, out, err = run("lookup", STORE, "TopicTest", "--keys-file", tmp_path / "keys")
+        assert (code, "explain" in out + err) == (1, False)
+
     def test_no_key_is_refused(self, run, tmp_path):
         """Nor is a line that is not UTF-8 one."""
         assert "Missing KEY" in run("lookup", STORE, "TopicTest")[2]

@@ -72,14 +72,17 @@ class Nothing:
     asked: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
 
-    def explain(self, *paths: str) -> str:
-        """Return the command that tells why some stores do not have it."""
+    def explain(self, *paths: str) -> str | None:
+        """Return the command that tells why some stores do not have it, if one can be typed."""
+        if not self.asked or "\0" in "".join(self.asked):
+            return None
         first, *others = paths
         return command_line("explain", first, *others, *self.asked, options=self.options)
 
     def sentence(self, *paths: str) -> str:
         """Say that some stores do not have it, and which command tells why."""
-        why = f"; `{self.explain(*paths)}` tells why" if self.asked else ""
+        explain = self.explain(*paths)
+        why = f"; `{explain}` tells why" if explain else ""
         return f"{', '.join(paths)}: {self.text}{why}"
 
 
