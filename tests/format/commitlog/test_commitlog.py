@@ -28,6 +28,8 @@ from examples import examples
 from kinds import sampled
 from rmqindex import COMMITLOG_SCHEMA, CommitLog, CorruptCommitLogError, LogFile, RmqIndexError
 from rmqindex.commitlog import walk
+from rmqindex.commitlog.files import own_name_advice
+from rmqindex.storage import Location
 
 # The property that ends a record, ``__CRC32#`` \1, ten digits, \2.
 PROPERTY_CRC32 = "__CRC32#"
@@ -336,6 +338,21 @@ class TestFiles:
             (line,) = re.findall("`(.*)`", str(refused.value))
             subprocess.run(shlex.split(line), check=True)
         assert scanned(folder) == log.offsets
+
+    def test_a_name_that_is_taken_wrongly_is_exchanged(self, folder):
+        """Also with what was put aside before; where it is free, the file gets it."""
+        first, last = min(folder.iterdir()), max(folder.iterdir())
+        aside = first.rename(folder / "aside")
+        last.rename(first)
+        own = int(first.name)
+        assert own_name_advice(Location.of(aside), own) == (
+            f"exchange its name with that of {first.name}, which begins with none of that offset: "
+            f"`mv -n {aside} {aside}.other && mv -n {first} {aside} && mv -n {aside}.other {first}`"
+        )
+        for path in folder.iterdir():
+            if path != aside:
+                path.unlink()
+        assert own_name_advice(Location.of(aside), own).endswith(f"`mv -n {aside} {first}`")
 
     def test_an_object_of_another_name_has_no_command(self, folder):
         """Its name is said alone."""
