@@ -6,7 +6,16 @@ import os
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql.types import DataType, StringType, StructType, TimestampType
+from pyspark.sql.types import (
+    ArrayType,
+    CalendarIntervalType,
+    DataType,
+    MapType,
+    StringType,
+    StructType,
+    TimestampType,
+    YearMonthIntervalType,
+)
 
 from pyspark_rmqindex.join.key_chunk import KeyColumns
 
@@ -78,7 +87,15 @@ def keys_frame(keys: Any) -> DataFrame:  # noqa: ANN401  (whatever has rows)
 
 
 def key_columns(schema: StructType, topic: str | None, key: str) -> KeyColumns:
-    """Return what a lookup uses of each row."""
+    """Return what a lookup uses of each row, all of which goes through Arrow."""
+    for field in schema.fields:
+        if _has_months(field.dataType):
+            type_ = field.dataType.simpleString().upper()
+            raise ValueError(
+                f"column {field.name!r} of the keys: expected a type that Arrow has, got {type_}; "
+                f"cast it first: keys.withColumn({field.name!r}, keys[{field.name!r}]"
+                ".cast('string')), or keys.drop(..)"
+            )
     if topic is not None and _places(schema, "topic"):
         raise ValueError(
             f"topic: expected either a topic for all rows or a column, got {topic!r} and the "
@@ -94,6 +111,17 @@ def key_columns(schema: StructType, topic: str | None, key: str) -> KeyColumns:
         begin=begin,
         end=end,
     )
+
+
+def _has_months(type_: DataType) -> bool:
+    """Return whether values have intervals of months, which Spark does not convert to Arrow."""
+    if isinstance(type_, StructType):
+        return any(_has_months(field.dataType) for field in type_.fields)
+    if isinstance(type_, ArrayType):
+        return _has_months(type_.elementType)
+    if isinstance(type_, MapType):
+        return _has_months(type_.keyType) or _has_months(type_.valueType)
+    return isinstance(type_, (CalendarIntervalType, YearMonthIntervalType))
 
 
 def _is_frame(keys: object) -> bool:

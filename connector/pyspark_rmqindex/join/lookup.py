@@ -183,7 +183,9 @@ def lookup(
         name=name,
         tally=tally,
     )
-    return _spread(keys, slices, listing).mapInArrow(task, schema)
+    # Spark would look the columns up by their names, which may be no names of one column.
+    by_place = _spread(keys, slices, listing).toDF(*(f"c{at}" for at in range(len(keys.columns))))
+    return by_place.mapInArrow(task, schema)
 
 
 def _check_choice(name: str, value: str, allowed: Sequence[str]) -> None:

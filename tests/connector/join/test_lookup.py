@@ -270,3 +270,23 @@ def test_whether_keys_are_spread_changes_no_row(spark, store, monkeypatch):
     found = [lookup(frame, store).select("key", "phy_offset") for frame in (keys, named)]
     assert found[0].rdd.getNumPartitions() > found[1].rdd.getNumPartitions() == 1
     assert Counter(found[0].collect()) == Counter(found[1].collect())
+
+
+def test_columns_have_any_names(spark, store):
+    """Those of a nested field, of none, or of several at once, and in the answer as they were."""
+    names = ["order.id", "a`b", "*", "x", "x", ""]
+    keys = spark.sql("SELECT 'BB', 1, 2, 3, 4, 5").toDF(*names)
+    found = lookup(keys, store, topic="TopicTest", key="order.id")
+    assert found.columns[: len(names)] == names
+    assert {tuple(row)[: len(names)] for row in found.collect()} == {("BB", 1, 2, 3, 4, 5)}
+    kept = lookup(keys, store, topic="TopicTest", key="order.id", how="semi")
+    assert [tuple(row) for row in kept.collect()] == [("BB", 1, 2, 3, 4, 5)]
+
+
+def test_a_type_that_arrow_lacks_is_named(spark, store):
+    """With the cast that helps."""
+    rows = spark.sql("SELECT 'BB' AS key, array(INTERVAL '3' MONTH) AS z")
+    with pytest.raises(ValueError, match=r"column 'z' of the keys: .*INTERVAL MONTH.*cast it"):
+        lookup(rows, store, topic="TopicTest")
+    variant = spark.sql("SELECT 'BB' AS key, parse_json('{}') AS z")
+    assert lookup(variant, store, topic="TopicTest", how="semi").count() == 1
