@@ -15,14 +15,13 @@ import numpy as np
 import pyarrow as pa
 
 from rmqindex.arguments import int_or_none
-from rmqindex.commitlog.files import ExpiredFileError, own_name_advice
+from rmqindex.commitlog.files import ExpiredFileError
 from rmqindex.commitlog.reading import DEFAULT_MAX_RECORDS
 from rmqindex.keys.hash_set import distinct
 from rmqindex.keys.utf8 import check_text
 from rmqindex.layout.index_file import INT64_MAX, INT64_MIN
 from rmqindex.record.batches import schema_of
 from rmqindex.storage.identity import FileChangedError
-from rmqindex.storage.location import Location
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -56,8 +55,9 @@ class MissingPart:
         proof: The IndexFile, or the file of a ConsumeQueue, that leads there; the file of the log
             behind the hole for ``middle``, and that with the records for ``older`` and
             ``misnamed``.
-        phy_offset: The offset of the message to which ``proof`` leads, bytes; None for ``middle``,
-            and that of the name for ``misnamed``.
+        phy_offset: The offset of the message to which ``proof`` leads, bytes; None for ``middle``
+            and ``misnamed``.
+        advice: What gives ``misnamed`` its own name.
     """
 
     part: Literal["start", "middle", "end", "older", "misnamed"]
@@ -66,6 +66,7 @@ class MissingPart:
     stop: int | None
     proof: str
     phy_offset: int | None
+    advice: str = ""
 
     def text(self, what: str = "the answer") -> str:
         """Return what comes of the log without these messages, and what to do about it."""
@@ -90,11 +91,11 @@ class MissingPart:
                 f"them, the broker's clock stepped back, and they are missing from {what}; restore "
                 "the file from a replica or a backup"
             )
-        if self.part == "misnamed" and self.start is not None:
+        if self.part == "misnamed":
             return (
-                f"{self.proof}: expected a message at offset {self.phy_offset}, as its name says, "
-                f"got one at offset {self.start}. Its messages are missing from {what}. While no "
-                f"broker runs, {own_name_advice(Location.of(self.proof), self.start)}"
+                f"{self.proof}: expected a message at the offset of its name, got one at offset "
+                f"{self.start}. Its messages are missing from {what}. While no broker runs, "
+                f"{self.advice}"
             )
         end = f"ends at offset {self.start}" if self.start else "has no messages"
         return (

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rmqindex.commitlog.end import ASKED_RECORDS
-from rmqindex.commitlog.files import file_at, find_files, folders_of
+from rmqindex.commitlog.files import file_at, find_files, folders_of, own_name_advice
 from rmqindex.commitlog.framing import LogFile, frames_of
 from rmqindex.commitlog.leads import find_leads, led_by_unit, proved_lead
 from rmqindex.commitlog.log import CommitLog
@@ -448,12 +448,12 @@ def missing_parts(
 
 def _misnamed_behind(log: CommitLog, folder: str) -> Iterator[MissingPart]:
     """Yield what the files behind a log's end have that lies where no file is, by their names."""
-    behind = (file for file in log.files if file.start >= log.max_offset)
+    behind = [file for file in log.files if file.start >= log.max_offset and not file.entry_head]
     for file in behind if log.max_offset else ():
-        start = None if file.entry_head else own_start_of(file)
+        start = own_start_of(file)
         if start not in (None, file.start) and file_at(log.files, start) is None:
-            stop = start + file.size
-            yield MissingPart("misnamed", folder, start, stop, str(file.path), file.start)
+            given = folder, start, start + file.size, str(file.path), None
+            yield MissingPart("misnamed", *given, own_name_advice(file.path, start))
 
 
 def missing_beside(path: PathLike, log: CommitLog, given: LogArgument) -> tuple[MissingPart, ...]:

@@ -176,7 +176,7 @@ class TestAFileOfAnotherName:
         (part,) = lost(tmp_path)
         assert (part.part, part.start, part.stop) == ("misnamed", 0, 2048)
         assert part.text("the export") == (
-            f"{renamed}: expected a message at offset {int(renamed.name)}, as its name says, got "
+            f"{renamed}: expected a message at the offset of its name, got "
             "one at offset 0. Its messages are missing from the export. While no broker runs, give "
             f"it the name {own.name}, which no file has: `mv -n {renamed} {own}`"
         )
