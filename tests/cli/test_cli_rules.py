@@ -352,6 +352,10 @@ CASES = {
         base=dledger,
     ),
     "log_file_name": Case(
+        lambda store: (store / "commitlog/x").write_bytes(b"any"),
+        lambda store: (store / "commitlog/x").unlink(),
+    ),
+    "log_file_misnamed": Case(
         lambda store: shutil.copy(
             store / f"commitlog/{65_536:020d}", store / f"commitlog/{131_072:020d}"
         ),

@@ -11,7 +11,7 @@ from rmqindex.answers.answer import NOT_FOUND, Answer
 from rmqindex.answers.terminal import Table, fits, print_table, print_text, printable
 from rmqindex.answers.text import visible, wrapped
 from rmqindex.audit.findings import CUT
-from rmqindex.audit.remedies import FINDING_SCHEMA, SEVERITIES, is_misnamed
+from rmqindex.audit.remedies import FINDING_SCHEMA, LOG_FILE_MISNAMED, SEVERITIES
 from rmqindex.audit.rules import AUDIT_RULES
 from rmqindex.errors import counted
 
@@ -102,7 +102,7 @@ def _turn(finding: Row) -> int:
     """Return when a finding has its turn: others may lack only what it has, or wait for the log."""
     if _is_unreadable(finding):  # what cannot be read may be sound
         return 0
-    if is_misnamed(finding):  # before that, nothing tells what the log lacks
+    if finding["rule"] == LOG_FILE_MISNAMED:  # before that, nothing tells what the log lacks
         return 1
     return 2 if finding["rule"].startswith("log_") and _first_command(finding["remedy"]) else 3
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from rmqindex.audit.remedies import LOG_FILE_NAME, LOG_FILE_SIZE
+from rmqindex.audit.remedies import LOG_FILE_MISNAMED, LOG_FILE_NAME, LOG_FILE_SIZE, OWN_START
 from rmqindex.commitlog.files import broker_file_size, foreign_files
 from rmqindex.commitlog.framing import LogFile
 from rmqindex.commitlog.snapshot import older_tail
@@ -210,15 +210,17 @@ def _audit_log_names(log: CommitLog, findings: Findings) -> None:
     own = [folder for folder in folders if folder.name == COMMITLOG_FOLDER]
     for entry, expected in foreign_files(own):
         start = own_start_of(LogFile(0, entry.size, entry.path))
-        byte, got = (None, entry.name) if start is None else (0, f"one at offset {start}")
-        findings.add(str(entry.path), LOG_FILE_NAME, byte, expected, got)
+        if start is None:
+            findings.add(str(entry.path), LOG_FILE_NAME, None, expected, entry.name)
+        else:
+            findings.add(str(entry.path), LOG_FILE_MISNAMED, 0, expected, f"{OWN_START}{start}")
     for file in plain:
         start = None
         with suppress(RmqIndexError), log.open_file(file) as source:  # a broker expires files
             start = own_start(source, file)
         if start not in (None, file.start):
             expected = f"a message at offset {file.start}, as its name says"
-            findings.add(str(file.path), LOG_FILE_NAME, 0, expected, f"one at offset {start}")
+            findings.add(str(file.path), LOG_FILE_MISNAMED, 0, expected, f"{OWN_START}{start}")
 
 
 def audit_remains(log: CommitLog, findings: Findings) -> None:

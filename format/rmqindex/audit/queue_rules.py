@@ -83,7 +83,7 @@ QUEUE_RULES: tuple[AuditRule, ...] = (
         "error",
         "A file in a queue's folder is named by no offset, or is empty and not the last by name: "
         "no broker starts with it.",
-        "While no broker runs, move it out of the folder.",
+        "While no broker runs, move FILE out of the folder.",
     ),
     AuditRule(
         "queue_unit_missing",

@@ -107,8 +107,12 @@ GEOMETRY_DIFFERS = "geometry_differs"
 SURPLUS = "surplus_bytes"
 #: The rule of a log's newest file of another size than those before it.
 LOG_FILE_SIZE = "log_file_size"
-#: The rule of what stands among a log's files and is none, or not the one that it is named as.
+#: The rule of what stands among a log's files and has a name that none of them can have.
 LOG_FILE_NAME = "log_file_name"
+#: The rule of a log's file that begins with a message of another place than its name says.
+LOG_FILE_MISNAMED = "log_file_misnamed"
+#: How its finding says where it begins, before the offset.
+OWN_START = "one at offset "
 _QUEUES = "`rmqindex rebuild-queues STORE --replace"
 _OF_QUEUES = re.compile(f"{_QUEUES}(?P<options>[^`]*)`")
 _REBUILD = "`rmqindex rebuild STORE"
@@ -119,8 +123,6 @@ _CONTINUE = re.compile(f"{_REBUILD}(?: --resume)?`")
 _KEEPING = re.compile(f"(?P<command>{_REPLACE}(?:(?!--allow-loss)[^`])*)`")
 # What is advised by what a log tells.
 _OF_LOG = re.compile(f"CommitLog|replica|{_QUEUES}|{_REBUILD}|`truncate ")
-# How a finding says where the messages of a file of another name begin.
-_OWN_START = re.compile("one at offset (?P<start>[0-9]+)")
 # Rules that say what leads behind the log's end, and how to go on without what it has lost.
 _LEAD_BEHIND = {"stop_barrier", "entry_beyond_log", "queue_beyond_log"}
 _CONDITION = re.compile(f"(?P<first>[Ii]){WHOLE_LOG[1:]}(?P<then>.)")
@@ -136,6 +138,7 @@ _TYPED = re.compile(
 )
 # The same of a file of the log, whose size begins what the finding expects.
 _TRUNCATE = "`truncate -s SIZE FILE`"
+_MOVE_OUT = "move FILE out"
 
 
 def with_one_rebuild(rules: Sequence[AuditRule], values: Mapping[str, str]) -> list[str]:
@@ -223,21 +226,15 @@ def _with_names_first(findings: pa.Table) -> list[str]:
     Until then its messages pass for lost, and a rebuild would drop what leads to them.
     """
     rows = findings.to_pylist()
-    if not any(map(is_misnamed, rows)):
+    if LOG_FILE_MISNAMED not in findings["rule"].to_pylist():
         return [row["remedy"] for row in rows]
     return [
         NAMES_FIRST
-        if row["rule"] not in (LOG_FILE_NAME, "log_unreadable") and _OF_LOG.search(row["remedy"])
+        if row["rule"] not in (LOG_FILE_MISNAMED, "log_unreadable")
+        and _OF_LOG.search(row["remedy"])
         else row["remedy"]
         for row in rows
     ]
-
-
-def is_misnamed(finding: Mapping[str, Any]) -> bool:
-    """Return whether a finding is that a file of the log has messages of another place."""
-    if finding["rule"] != LOG_FILE_NAME or finding["byte"] is None:  # of the name alone
-        return False
-    return _OWN_START.fullmatch(finding["got"]) is not None
 
 
 def with_broker_stopped(findings: T, *, may_run: bool) -> T:
@@ -300,8 +297,9 @@ def typed_findings(findings: pa.Table, commands: Commands) -> list[dict[str, Any
     for row in rows:
         row["file"] = commands.shown(row["file"])
         row["remedy"] = _typed(row["remedy"], row["file"], commands, numbers)
-        row["remedy"] = _with_name(row) if is_misnamed(row) else _with_size(row)
-        row["remedy"] = row["remedy"].replace("move it out", f"move {row['file']} out")
+        is_misnamed = row["rule"] == LOG_FILE_MISNAMED
+        row["remedy"] = _with_name(row) if is_misnamed else _with_size(row)
+        row["remedy"] = row["remedy"].replace(_MOVE_OUT, f"move {row['file']} out")
     return rows
 
 
@@ -340,11 +338,8 @@ def _with_size(row: Mapping[str, str]) -> str:
 
 def _with_name(row: Mapping[str, str]) -> str:
     """Return the remedy of a file of the log with the command that gives it its own name."""
-    found = _OWN_START.fullmatch(row["got"])
-    assert found is not None
-    advice = own_name_advice(Location.of(row["file"]), int(found["start"]))
-    lacking = "; restore what then lacks from a replica or a backup"
-    return f"While no broker runs, {advice}{lacking if advice.startswith('move') else ''}."
+    start = int(row["got"].removeprefix(OWN_START))
+    return f"While no broker runs, {own_name_advice(Location.of(row['file']), start)}."
 
 
 def _layout_beside(file: str) -> Layout | None:

@@ -9,6 +9,7 @@ from rmqindex.audit.queue_rules import QUEUE_RULES
 from rmqindex.audit.remedies import (
     ENTRIES_BEYOND_LOG,
     GEOMETRY_DIFFERS,
+    LOG_FILE_MISNAMED,
     LOG_FILE_NAME,
     LOG_FILE_SIZE,
     READABLE_LOG,
@@ -320,11 +321,18 @@ AUDIT_RULES: tuple[AuditRule, ...] = (
     AuditRule(
         LOG_FILE_NAME,
         "error",
-        "A file in the CommitLog's folder has a name with which no broker starts, or begins with a "
-        "message of another place: it is the copy of another file, or has another's name.",
-        f"While no broker runs, give it the name of that offset, in {FILE_NAME_DIGITS} digits, if "
-        "no file has it, or move it out of the folder; restore what then lacks from a replica or a "
-        "backup.",
+        "A file in the CommitLog's folder has a name with which no broker starts.",
+        "While no broker runs, move FILE out of the folder.",
+    ),
+    AuditRule(
+        LOG_FILE_MISNAMED,
+        "error",
+        "A file in the CommitLog's folder begins with a message of another offset than its name "
+        "says: it has another file's name, or is the copy of one.",
+        f"While no broker runs, give it the name of that offset, in {FILE_NAME_DIGITS} digits. If "
+        "a file has that name and begins with a message of another offset, too, exchange the two "
+        "names; if it begins with the one at that offset, move FILE out of the folder, and restore "
+        "what then lacks from a replica or a backup.",
     ),
     AuditRule(
         "log_damaged",

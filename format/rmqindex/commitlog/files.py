@@ -164,7 +164,8 @@ def own_name_advice(path: Location, start: int) -> str:
         file.start < stop and start < file.start + min(file.size, size) for file in others
     ):
         has_it = "" if holder is None else f", since {name} has that offset"
-        return f"move {path} out of the folder{has_it}"
+        lacking = "restore what then lacks from a replica or a backup"
+        return f"move {path} out of the folder{has_it}; {lacking}"
     else:
         advice = f"give it the name {name}, which no file has"
         moves = [(path, path.parent.child(name))]

@@ -33,25 +33,38 @@ def name(offset):
 def test_a_copy_of_another_file_is_an_error(store, of, to):
     """A broker that starts would take it for the newest one; the messages are there already."""
     copy = store / "commitlog" / name(to)
-    assert found(store, "log_file_name") == []
+    assert found(store, "log_file_misnamed") == []
     shutil.copy(store / "commitlog" / name(of), copy)
-    assert found(store, "log_file_name") == [(str(copy), 0, "error")]
+    assert found(store, "log_file_misnamed") == [(str(copy), 0, "error")]
 
 
 def test_a_renamed_file_is_an_error(store):
     """Its messages know where they are stored."""
     last = log_files(store)[-1]
     renamed = last.rename(last.with_name(name(131_072)))
-    assert (str(renamed), 0, "error") in found(store, "log_file_name")
+    assert (str(renamed), 0, "error") in found(store, "log_file_misnamed")
 
 
 def test_exchanged_names_and_what_was_put_aside(store):
     """No file is moved out that alone has its messages."""
     first, last = log_files(store)
     aside = first.rename(first.with_name(f"{first.name}.other"))
-    assert (str(aside), 0, "error") in found(store, "log_file_name")
+    assert (str(aside), 0, "error") in found(store, "log_file_misnamed")
     last.rename(first)
-    assert {row[0] for row in found(store, "log_file_name")} == {str(first), str(aside)}
+    assert {row[0] for row in found(store, "log_file_misnamed")} == {str(first), str(aside)}
+
+
+def test_the_rule_itself_says_to_exchange_names(store):
+    """What a program reads has no command, and must lose no messages either."""
+    copy = store / "commitlog" / name(131_072)
+    shutil.copy(store / "commitlog" / name(65_536), copy)
+    (remedy,) = (
+        row["remedy"]
+        for row in rmqindex.verify(store, "auto").to_pylist()
+        if row["rule"] == "log_file_misnamed"
+    )
+    kinds = "give it the name", "exchange the two names", "move FILE out of the folder"
+    assert sorted(map(remedy.index, kinds)) == [*map(remedy.index, kinds)]
 
 
 @pytest.mark.parametrize("other", [".DS_Store", f"{0:020d}.bak", "x"])
@@ -71,7 +84,7 @@ def test_other_bytes_than_messages_say_nothing_of_a_name(store):
     last = log_files(store)[-1]
     noise = last.with_name(name(131_072))
     noise.write_bytes(bytes(range(256)) * 256)
-    assert found(store, "log_file_name") == []
+    assert found(store, "log_file_misnamed") == []
 
 
 @pytest.mark.parametrize("more", [-700, -1, 1, 8192])

@@ -965,8 +965,8 @@ class TestReadersAndAuditOfAFileMadeAhead:
         path.write_bytes(min(path.parent.iterdir()).read_bytes().ljust(size, b"\0"))
         assert whole(store) == known
         found = rmqindex.verify(store, "auto")["rule"].to_pylist()
-        assert found.count("log_file_name") == 1
-        assert [rule for rule in found if rule != "log_file_name"] == rules
+        assert found.count("log_file_misnamed") == 1
+        assert [rule for rule in found if rule != "log_file_misnamed"] == rules
 
     @pytest.mark.usefixtures("is_live")
     def test_a_record_of_the_log_makes_a_hole_of_the_zeros_before(self, store, ahead):
