@@ -455,9 +455,9 @@ def first_descent(queue: ConsumeQueue, min_offset: int, first: int) -> Descent |
         stops = places + (np.where(is_live, units["batch_size"], 1) if queue.is_batch else 1)
         falls = (np.diff(offsets) <= 0) | (places[1:] < stops[:-1])
         falls &= is_live[1:] | is_live[:-1] | (places[:-1] >= first)
-        for at in np.flatnonzero(falls)[:1].tolist():
-            pair = zip(places[at : at + 2].tolist(), offsets[at : at + 2].tolist(), strict=True)
-            newer, older = pair
+        if falls.any():
+            at = int(np.argmax(falls))
+            older, newer = ((int(places[each]), int(offsets[each])) for each in (at + 1, at))
             return Descent(*older, *newer)
         most = int(np.argmax(places))
         newest = max(newest, (int(places[most]), int(offsets[most])))

@@ -176,14 +176,13 @@ def units_before(
     queue: ConsumeQueue, queue_offset: int, phy_offset: int
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[Any]]]:
     """Yield the units before a queue offset and a message, with their queue offsets."""
-    for file in queue.files:
-        for places, units in _placed_units(queue, file):
-            older = (units["phy_offset"] < phy_offset) & (places < queue_offset)
-            if older.any():
-                yield places[older], units[older]
-            # One that leads elsewhere is damaged, and the units behind it are not.
-            if not queue.is_batch and places[-1] >= queue_offset:
-                return
+    for places, units in placed_units(queue):
+        older = (units["phy_offset"] < phy_offset) & (places < queue_offset)
+        if older.any():
+            yield places[older], units[older]
+        # One that leads elsewhere is damaged, and the units behind it are not.
+        if not queue.is_batch and places[-1] >= queue_offset:
+            return
 
 
 def expired_units(
