@@ -134,6 +134,7 @@ class ModelBroker:
         self.end = 0
         #: The message that is being stored, or was last.
         self._written: Message | None = None
+        self._torn: Message | None = None
         #: Messages in the log that are in no queue and index yet.
         self.waiting: list[Message] = []
         self.queues: dict[tuple[str, int], Queue] = {}
@@ -190,7 +191,7 @@ class ModelBroker:
             yield from self._write_log(at, piece)
         self.alive[offset] = message
         self.truth.messages.append(message)
-        self.truth.maybe.discard(message)
+        self.truth.maybe -= {message, self._torn}
         self._end_at(self.end + head + size)
         self.waiting.append(message)
         self.truth.waiting = len(self.waiting)
@@ -382,6 +383,7 @@ class ModelBroker:
             return False
         if self.config.index:
             yield from self._build(message)
+        self.truth.maybe.discard(message)
         self.checkpoint.logics = message.store_time
         self.checkpoint.logics_offset = message.offset
         return True
@@ -731,6 +733,11 @@ class ModelBroker:
         )
         assign(self.truth, now)
         self._end_at(self.end)
+        # What a kill left of a copy may be one under way, until something follows or leads to it.
+        last = self.waiting[-1] if self.truth.running and self.waiting else None
+        if last in self.truth.messages and 0 in self.log_bytes(last.offset)[: last.size][-8:]:
+            self._torn = last
+            self.truth.maybe.add(last)
 
     # DLedger
 
