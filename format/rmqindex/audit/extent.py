@@ -26,6 +26,7 @@ from rmqindex.indexfile.committed import header_of
 from rmqindex.indexfile.decoding import MILLISECONDS
 from rmqindex.keys.hash_set import distinct
 from rmqindex.keys.messages import KEY_COLUMNS, expand_messages
+from rmqindex.layout.dledger import DATA_FOLDER
 from rmqindex.layout.index_file import FIRST_POSITION, INT64_MAX
 from rmqindex.layout.store import CHECKPOINT_NAME, COMMITLOG_FOLDER, INDEX_FOLDER
 from rmqindex.store.checkpoint import DISPATCHED_OFFSET, StoreCheckpoint
@@ -183,19 +184,18 @@ def audit_gaps(log: CommitLog, findings: Findings) -> None:
 
 
 def audit_log_files(log: CommitLog, broker: BrokerState, findings: Findings) -> None:
-    """Say which files of a plain log are not as they are named, or have another size."""
+    """Say which files of a log are not as they are named, or have another size."""
     _audit_log_names(log, findings)
     _audit_log_size(log, broker, findings)
 
 
 def _audit_log_size(log: CommitLog, broker: BrokerState, findings: Findings) -> None:
-    """Say that a plain log's newest file has another size than those before it.
+    """Say that a log's newest file has another size than those of its kind before it.
 
     That of an earlier file is damage between the records. A running broker may be making the file.
     """
     size, last = broker_file_size(log.files), log.files[-1] if log.files else None
-    # No broker loads an object, or what DLedger frames, by this rule.
-    if size is None or last is None or last.entry_head or last.path.local is None:
+    if size is None or last is None or last.path.local is None:  # no broker loads an object
         return
     if last.size > size or (last.size < size and broker is not BrokerState.RUNNING):
         expected = f"{size} bytes, as those before it have"
@@ -203,18 +203,19 @@ def _audit_log_size(log: CommitLog, broker: BrokerState, findings: Findings) -> 
 
 
 def _audit_log_names(log: CommitLog, findings: Findings) -> None:
-    """Say which files in a plain log's folder are none of it, or another's copies."""
-    plain = [file for file in log.files if not file.entry_head and file.path.local is not None]
-    folders = dict.fromkeys(file.path.parent for file in plain)
+    """Say which files in a log's folders are none of it, or another's copies."""
+    local = [file for file in log.files if file.path.local is not None]
+    heads = {file.path.parent: file.entry_head for file in local}
     # Only of the broker's own folder is it known that nothing else belongs there.
-    own = [folder for folder in folders if folder.name == COMMITLOG_FOLDER]
-    for entry, expected in foreign_files(own):
-        start = own_start_of(LogFile(0, entry.size, entry.path))
+    own = [folder for folder in heads if folder.name in (COMMITLOG_FOLDER, DATA_FOLDER)]
+    for entry, expected in [each for folder in own for each in foreign_files(folder)]:
+        head = heads.get(entry.path.parent, 0)
+        start = own_start_of(LogFile(0, entry.size, entry.path, entry_head=head))
         if start is None:
             findings.add(str(entry.path), LOG_FILE_NAME, None, expected, entry.name)
         else:
             findings.add(str(entry.path), LOG_FILE_MISNAMED, 0, expected, f"{OWN_START}{start}")
-    for file in plain:
+    for file in local:
         start = None
         with suppress(RmqIndexError), log.open_file(file) as source:  # a broker expires files
             start = own_start(source, file)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import pyarrow as pa
 
-from rmqindex.commitlog.files import own_name_advice
+from rmqindex.commitlog.files import folders_of, own_name_advice
 from rmqindex.errors import RmqIndexError, truncate_line
 from rmqindex.indexfile.geometry import Layout
 from rmqindex.layout.columns import required_field
@@ -298,7 +298,7 @@ def typed_findings(findings: pa.Table, commands: Commands) -> list[dict[str, Any
         row["file"] = commands.shown(row["file"])
         row["remedy"] = _typed(row["remedy"], row["file"], commands, numbers)
         is_misnamed = row["rule"] == LOG_FILE_MISNAMED
-        row["remedy"] = _with_name(row) if is_misnamed else _with_size(row)
+        row["remedy"] = _with_name(row, commands) if is_misnamed else _with_size(row)
         row["remedy"] = row["remedy"].replace(_MOVE_OUT, f"move {row['file']} out")
     return rows
 
@@ -336,10 +336,12 @@ def _with_size(row: Mapping[str, str]) -> str:
     return row["remedy"].replace(_TRUNCATE, f"`{truncate_line(size, row['file'])}`")
 
 
-def _with_name(row: Mapping[str, str]) -> str:
+def _with_name(row: Mapping[str, str], commands: Commands) -> str:
     """Return the remedy of a file of the log with the command that gives it its own name."""
     start = int(row["got"].removeprefix(OWN_START))
-    return f"While no broker runs, {own_name_advice(Location.of(row['file']), start)}."
+    where = commands.log or commands.named
+    advice = own_name_advice(Location.of(row["file"]), start, folders_of(where) if where else ())
+    return f"While no broker runs, {advice}."
 
 
 def _layout_beside(file: str) -> Layout | None:

@@ -28,6 +28,7 @@ from rmqindex.layout.record import FILE_NAME_DIGITS, MAX_FILE_SIZE
 from rmqindex.layout.store import (
     COMMITLOG_FOLDER,
     DLEDGER_PREFIX,
+    INDEX_FOLDER,
     MULTI_PATH_SPLITTER,
 )
 from rmqindex.storage.filesystem import UnreadableError, status_of
@@ -41,6 +42,7 @@ from rmqindex.store.store import root_of
 from rmqindex.store.surroundings import ensure_may_be_empty
 from rmqindex.transaction.broker_lock import BrokerLock, BrokerState
 from rmqindex.transaction.directories import (
+    NAMES,
     FileEntry,
     directory_entries,
     entries_or_none,
@@ -49,7 +51,7 @@ from rmqindex.transaction.directories import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from rmqindex.storage.location import PathLike
 
@@ -93,25 +95,25 @@ def find_files(
 
 def _overlap(before: LogFile, after: LogFile, files: Sequence[LogFile]) -> str:
     """Return which of two files that share offsets is wrong, as far as they and others tell."""
-    size = after.start - before.start
-    if not size:
-        return (
-            f"{after.path}: expected offsets that no other file has, got those from {after.start} "
-            f"on, which {before.path} has too; give only one of the two, or its folder"
-        )
     pairs = (after, before), (before, after)
-    own = {file.start: own_start_of(file) for file in (before, after)}
+    folders = [file.path.parent for file in files]
+    own = {file.path: own_start_of(file) for file in (before, after)}
     for file, other in pairs:
-        start = own[file.start]
+        start = own[file.path]
         if start not in (None, file.start):
             return (
                 f"{file.path}: expected a message at offset {file.start}, as its name says, got "
                 f"one at offset {start}, so that its name overlaps {other.path}. While no broker "
-                f"runs, {own_name_advice(file.path, start)}"
+                f"runs, {own_name_advice(file.path, start, folders)}"
             )
+    if after.start == before.start:
+        return (
+            f"{after.path}: expected offsets that no other file has, got those from {after.start} "
+            f"on, which {before.path} has too; give only one of the two, or its folder"
+        )
     common, count = Counter(file.size for file in files).most_common(1)[0]
     for file, other in pairs:
-        if own[file.start] is None and count * 2 > len(files) and common and file.start % common:
+        if own[file.path] is None and count * 2 > len(files) and common and file.start % common:
             return (
                 f"{file.path}: expected a name that is a multiple of {common}, the size of most "
                 f"files, got {file.start}, so that it overlaps {other.path}. While no broker runs, "
@@ -140,30 +142,37 @@ def _surplus(before: LogFile, after: LogFile, files: Sequence[LogFile], *, is_ce
     )
 
 
-def own_name_advice(path: Location, start: int) -> str:
+def own_name_advice(path: Location, start: int, folders: Iterable[Location] = ()) -> str:
     """Return what to do about a file of a log whose first message is of another offset.
 
     Args:
         path: The file.
         start: The offset where it starts by that message.
+        folders: Those of the log, if it has several.
     """
-    files = _log_files(_log_entries(directory_entries(path.parent)))
     name = f"{start:0{FILE_NAME_DIGITS}}"
-    others = [file for file in files if file.path.name != path.name]
+    listed = {at.absolute: at for at in (*folders, path.parent)}.values()
+    entries = [entry for at in listed for entry in _log_entries(entries_or_none(at))]
+    others = [file for file in _log_files(entries) if file.path.absolute != path.absolute]
     holder = next((file for file in others if file.start == start), None)
     # Bytes behind the size of most files are none of a file's own.
-    size = max((count, size) for size, count in [(0, 0), *Counter(f.size for f in files).items()])[
-        1
-    ]
-    stop = start + size
+    sizes = Counter(file.size for file in others)
+    size = max((count, size) for size, count in [(0, 0), *sizes.items()])[1]
+    in_its_way = any(
+        file.start < start + size
+        and start < file.start + min(file.size, size)
+        # One with another's name leaves the place, too.
+        and own_start_of(file) in (None, file.start)
+        for file in others
+    )
     if holder is not None and own_start_of(holder) != start:
-        advice = f"exchange its name with that of {name}, which begins with none of that offset"
+        advice = (
+            f"exchange its name with that of {holder.path}, which begins with none of that offset"
+        )
         aside = path.parent.child(f"{path.name}.other")
         moves = [(path, aside), (holder.path, path), (aside, holder.path)]
-    elif holder is not None or any(
-        file.start < stop and start < file.start + min(file.size, size) for file in others
-    ):
-        has_it = "" if holder is None else f", since {name} has that offset"
+    elif holder is not None or in_its_way:
+        has_it = "" if holder is None else f", since {holder.path} has that offset"
         lacking = "restore what then lacks from a replica or a backup"
         return f"move {path} out of the folder{has_it}; {lacking}"
     else:
@@ -194,12 +203,12 @@ def gaps_of(files: Sequence[LogFile]) -> tuple[tuple[int, int], ...]:
 
 
 def broker_file_size(files: Sequence[LogFile]) -> int | None:
-    """Return the size with which a broker made a plain log's files; None where nothing tells it.
+    """Return the size with which a broker made the newest of a log's files; None if none tells it.
 
-    Those that end where the next one begins tell.
+    Those tell of the same kind, plain or DLedger's, that end where the next one begins.
     """
-    plain = [file for file in files if not file.entry_head]
-    whole = Counter(a.size for a, b in pairwise(plain) if a.stop == b.start)
+    alike = [file for file in files if file.entry_head == files[-1].entry_head]
+    whole = Counter(a.size for a, b in pairwise(alike) if a.stop == b.start)
     return max(whole, key=lambda size: whole[size], default=None)
 
 
@@ -264,10 +273,18 @@ def _files_of(location: Location) -> list[LogFile]:
     return []
 
 
-def foreign_files(folders: Sequence[Location]) -> list[tuple[FileEntry, str]]:
-    """Return the files of a log's folders with which no broker loads it, and what it expects."""
-    entries = [entry for folder in folders for entry in directory_entries(folder)]
-    return unloadable_files(entries, lambda name: _NAME.fullmatch(name) is not None)
+def foreign_files(folder: Location) -> list[tuple[FileEntry, str]]:
+    """Return what is in a folder of a log with which no broker loads it, and what it expects."""
+    entries = directory_entries(folder)
+    if folder.name != DATA_FOLDER:
+        return unloadable_files(entries, lambda name: _NAME.fullmatch(name) is not None)
+    # DLedger takes a folder for a file, and deletes no empty one; its own index is as strict.
+    entries += entries_or_none(folder.parent.child(INDEX_FOLDER))
+    return [
+        (entry, NAMES)
+        for entry in entries
+        if entry.is_directory or not entry.size or not _NAME.fullmatch(entry.name)
+    ]
 
 
 def _log_entries(entries: list[FileEntry]) -> list[FileEntry]:

@@ -447,13 +447,20 @@ def missing_parts(
 
 
 def _misnamed_behind(log: CommitLog, folder: str) -> Iterator[MissingPart]:
-    """Yield what the files behind a log's end have that lies where no file is, by their names."""
-    behind = [file for file in log.files if file.start >= log.max_offset and not file.entry_head]
+    """Yield what the files behind a log's end have that lies where no file is, by their names.
+
+    A file that lies there, but begins with another message, is as good as none.
+    """
+    behind = [file for file in log.files if file.start >= log.max_offset]
     for file in behind if log.max_offset else ():
         start = own_start_of(file)
-        if start not in (None, file.start) and file_at(log.files, start) is None:
+        if start in (None, file.start):
+            continue
+        holder = file_at(log.files, start)
+        if holder is None or own_start_of(holder) not in (None, holder.start):
+            advice = own_name_advice(file.path, start, [each.path.parent for each in log.files])
             given = folder, start, start + file.size, str(file.path), None
-            yield MissingPart("misnamed", *given, own_name_advice(file.path, start))
+            yield MissingPart("misnamed", *given, advice)
 
 
 def missing_beside(path: PathLike, log: CommitLog, given: LogArgument) -> tuple[MissingPart, ...]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from rmqindex.commitlog.framing import DLedgerFrames, candidates, frames_of, hop
 from rmqindex.errors import RmqIndexError
-from rmqindex.layout.dledger import ENTRY_HEAD
+from rmqindex.layout.dledger import CONTROL_MAGICS, ENTRY_HEAD
 from rmqindex.layout.record import MIN_RECORD_SIZE, PHYSICAL_OFFSET_OFFSET
 from rmqindex.record.records import (
     Fault,
@@ -254,8 +254,15 @@ def is_record(source: ByteSource, file: LogFile, position: int, *, crc: bool) ->
 
 
 def own_start(source: ByteSource, file: LogFile) -> int | None:
-    """Return where a file's first record says that the file starts; None if it is not sound."""
+    """Return where a file's first record says that the file starts; None if it is not sound.
+
+    Where DLedger's first entry has no record, its head says so.
+    """
     place = file.entry_head
+    if place:
+        magic, size, *_, pos, _, _, _, body_size = ENTRY_HEAD.unpack(source.read(0, place))
+        if magic in CONTROL_MAGICS:
+            return int(pos) if pos >= 0 <= body_size == size - place else None
     head = source.read(place, PHYSICAL_OFFSET_OFFSET + 8)
     start = int.from_bytes(head[PHYSICAL_OFFSET_OFFSET:], signed=True) - place
     moved = replace(file, start=start)

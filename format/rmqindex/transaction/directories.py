@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     #: Lists a directory, as :func:`directory_entries` does.
     Lister = Callable[[PathLike], list["FileEntry"]]
 
-_NAMES = f"files that are named by {FILE_NAME_DIGITS} digits"
+#: What a broker expects in a folder of its files.
+NAMES = f"files that are named by {FILE_NAME_DIGITS} digits"
 _EMPTY = "no empty file, unless nothing has a later name"
 _NO_DIRECTORY = (FileNotFoundError, NotADirectoryError, PermissionError)
 
@@ -90,7 +91,7 @@ def unloadable_files(
     if listed and not listed[-1].is_directory and not listed[-1].size:
         del listed[-1]
     return [
-        (entry, _EMPTY if entry.name in named else _NAMES)
+        (entry, _EMPTY if entry.name in named else NAMES)
         for entry in listed
         if not entry.is_directory
         and (entry.name not in named or (not entry.size and entry.name > newest))

@@ -145,7 +145,47 @@ def test_a_running_broker_may_be_making_the_file(store, more, count):
 
 @pytest.mark.parametrize("kind", ["plain", "double_write", "dledger", "dledger_after_plain"])
 def test_what_brokers_wrote_has_one_size(tmp_path, kind):
-    """Those of DLedger, too, of which nothing is said."""
+    """Those of DLedger, too."""
     store = tmp_path / "store"
     shutil.copytree(STORE_KINDS / kind / "store", store)
     assert found(store) == []
+
+
+@pytest.fixture
+def dledger(tmp_path):
+    """Return the folder of a DLedger log of several files, in a store."""
+    shutil.copytree(STORE_KINDS / "dledger" / "store", tmp_path / "dledger")
+    return tmp_path / "dledger" / "dledger-n0" / "data"
+
+
+class TestDLedger:
+    """DLedger's own classes start with files of one size and of their own names alone."""
+
+    def test_names_that_were_exchanged_are_told(self, dledger):
+        """The log ends there otherwise, and its messages pass for those of an earlier life."""
+        first, last = min(dledger.iterdir()), max(dledger.iterdir())
+        aside = first.rename(dledger / "aside")
+        assert {row[0] for row in found(dledger.parents[1], "log_file_misnamed")} == {str(aside)}
+        last.rename(first)
+        aside.rename(last)
+        rows = found(dledger.parents[1], "log_file_misnamed")
+        assert {row[0] for row in rows} == {str(first), str(last)}
+
+    @pytest.mark.parametrize("more", [-100, 2])
+    def test_the_newest_file_has_the_size_of_the_others(self, dledger, more):
+        """Zeros behind its end are part of it."""
+        last = max(dledger.iterdir())
+        size = last.stat().st_size
+        os.truncate(last, size + more)
+        assert found(dledger.parents[1]) == [(str(last), size + more, "error")]
+
+    @pytest.mark.parametrize("where", ["data", "index"])
+    @pytest.mark.parametrize("odd", ["x", "folder", name(1 << 40)])
+    def test_nothing_else_lies_among_its_files(self, dledger, where, odd):
+        """Neither a folder, nor an empty file."""
+        stray = dledger.with_name(where) / odd
+        if odd == "folder":
+            stray.mkdir()
+        else:
+            stray.write_bytes(b"any" if odd == "x" else b"")
+        assert found(dledger.parents[1], "log_file_name") == [(str(stray), None, "error")]

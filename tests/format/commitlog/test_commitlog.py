@@ -302,7 +302,7 @@ class TestFiles:
         copied = sorted(folder.iterdir())[of]
         copy = folder / f"{to:020d}"
         shutil.copy(copied, copy)
-        advice = f"move {copy} out of the folder, since {copied.name} has that offset"
+        advice = f"move {copy} out of the folder, since {copied} has that offset"
         with pytest.raises(RmqIndexError, match=rf"{advice}; restore ") as refused:
             CommitLog(folder)
         assert str(refused.value).startswith(
@@ -346,13 +346,64 @@ class TestFiles:
         last.rename(first)
         own = int(first.name)
         assert own_name_advice(Location.of(aside), own) == (
-            f"exchange its name with that of {first.name}, which begins with none of that offset: "
+            f"exchange its name with that of {first}, which begins with none of that offset: "
             f"`mv -n {aside} {aside}.other && mv -n {first} {aside} && mv -n {aside}.other {first}`"
         )
         for path in folder.iterdir():
             if path != aside:
                 path.unlink()
         assert own_name_advice(Location.of(aside), own).endswith(f"`mv -n {aside} {first}`")
+
+    def test_a_file_of_another_name_is_in_nobodys_way(self, log, folder):
+        """It leaves the place; moved out, the other one's messages would be lost."""
+        first, second, *_ = sorted(folder.iterdir())
+        aside = second.rename(folder / f"{second.name}.other")
+        first.rename(folder / f"{20:020d}")
+        advice = own_name_advice(Location.of(aside), int(second.name))
+        assert advice.endswith(f"which no file has: `mv -n {aside} {second}`")
+        aside.rename(second)
+        with pytest.raises(RmqIndexError, match="which no file has") as refused:
+            CommitLog(folder)
+        (line,) = re.findall("`(.*)`", str(refused.value))
+        subprocess.run(shlex.split(line), check=True)
+        assert scanned(folder) == log.offsets
+
+    @pytest.fixture
+    def folders(self, folder, tmp_path):
+        """Return two folders with every second file of a log."""
+        other = tmp_path / "other"
+        other.mkdir()
+        for path in sorted(folder.iterdir())[1::2]:
+            path.rename(other / path.name)
+        return folder, other
+
+    def test_a_name_is_free_if_no_folder_of_the_log_has_it(self, folders):
+        """A copy in another folder is moved out."""
+        first, copy = min(folders[0].iterdir()), folders[1] / f"{1 << 20:020d}"
+        shutil.copy(first, copy)
+        assert own_name_advice(Location.of(copy), 0, [*map(Location.of, folders)]).startswith(
+            f"move {copy} out of the folder, since {first} has that offset"
+        )
+
+    def test_of_two_files_of_one_name_the_wrong_one_is_told(self, folders):
+        """By its first message."""
+        first, second = (min(each.iterdir()) for each in folders)
+        copy = shutil.copy(second, folders[1] / first.name)
+        with pytest.raises(RmqIndexError, match="at offset 0, as its name says") as told:
+            CommitLog(",".join(map(str, folders)))
+        assert str(told.value).startswith(f"{copy}: ")
+
+    def test_names_are_exchanged_between_the_folders_of_a_log(self, log, folders, tmp_path):
+        """Each is of one of them."""
+        first, second = (min(each.iterdir()) for each in folders)
+        second.rename(tmp_path / "aside")
+        first.rename(second)
+        (tmp_path / "aside").rename(first)
+        advice = own_name_advice(Location.of(second), 0, [*map(Location.of, folders)])
+        (lines,) = re.findall("`(.*)`", advice)
+        for line in lines.split(" && "):
+            subprocess.run(shlex.split(line), check=True)
+        assert scanned(",".join(map(str, folders))) == log.offsets
 
     def test_an_object_of_another_name_has_no_command(self, folder):
         """Its name is said alone."""
