@@ -56,6 +56,7 @@ from rmqindex.layout.record import (
 from rmqindex.layout.store import BATCH_FOLDER, CHECKPOINT_NAME, INDEX_FOLDER, QUEUE_FOLDER
 from rmqindex.record.index_keys import queue_offsets_in
 from rmqindex.record.records import gather, have_places, store_timestamp_of
+from rmqindex.storage.disk import open_to_read
 from rmqindex.storage.location import Location
 from rmqindex.store.checkpoint import StoreCheckpoint
 from rmqindex.store.dledger import committed_index, dledger_data, entry_place
@@ -201,8 +202,8 @@ def _further_leads(files: Sequence[Location], last: Lead) -> Iterator[Lead]:
     Of each of what may be thousands of files, one field is read.
     """
     for path in files:
-        with suppress(OSError):
-            descriptor = os.open(path, os.O_RDONLY)
+        with suppress(OSError, RmqIndexError):
+            descriptor = open_to_read(path, os.O_RDONLY)
             try:
                 data = os.pread(descriptor, HEADER_SIZE, 0)
             finally:
@@ -271,7 +272,7 @@ def _last_units(path: Path, kind: LeadKind, most: int) -> tuple[int, NDArray[Any
     """
     dtype = unit_dtype(is_batch=kind is LeadKind.BATCH_QUEUE)
     size_at, width = dtype.fields["size"][1], dtype["size"].itemsize  # type: ignore[index]
-    with suppress(OSError), open(path, "rb", buffering=0) as file:  # noqa: PTH123  (of thousands)
+    with suppress(OSError, RmqIndexError), open(path, "rb", 0, opener=open_to_read) as file:
         descriptor = file.fileno()
 
         def is_unwritten(number: int) -> bool:
@@ -364,7 +365,8 @@ def _units_up_to(folder: Path, number: int) -> NDArray[Any]:
     position = number * UNIT_DTYPE.itemsize
     files = sorted(name for name in _names_in(folder) if _QUEUE_FILE.fullmatch(name))
     for name in [name for name in files if int(name) <= position][-1:]:
-        with suppress(OSError), open(folder / name, "rb", buffering=0) as file:  # noqa: PTH123
+        path = folder / name
+        with suppress(OSError, RmqIndexError), open(path, "rb", 0, opener=open_to_read) as file:
             stop = position - int(name) + UNIT_DTYPE.itemsize
             first = max(stop - _UNITS * UNIT_DTYPE.itemsize, 0)
             data = os.pread(file.fileno(), stop - first, first)

@@ -22,6 +22,7 @@ from rmqindex.keys.hash_set import distinct
 from rmqindex.keys.hashing import key_hash
 from rmqindex.layout.index_file import INDEX_COUNT_OFFSET, INT32_MAX, IndexHeader
 from rmqindex.layout.store import INDEX_FOLDER
+from rmqindex.storage.disk import open_to_read
 from rmqindex.storage.location import Location
 from rmqindex.transaction.append_undo import AppendUndo
 from rmqindex.transaction.broker_lock import BrokerLock
@@ -268,7 +269,7 @@ def open_appender(
 
 def _check_resumable(path: Path, layout: Layout) -> None:
     """Refuse a file that does not fit the layout, before reading by it."""
-    with path.open("rb") as file:
+    with open(path, "rb", opener=open_to_read) as file:
         size = os.fstat(file.fileno()).st_size
         if size != layout.file_size:
             raise CorruptIndexError(path, "file_size", size, f"{layout.file_size} bytes", size)
@@ -309,7 +310,7 @@ class InPlaceAppend:
         self._path = path
         self._entries = entries
         numbers, total = _slots_of(key_hashes, layout.hash_slot_num)
-        with path.open("rb", buffering=0) as file:
+        with open(path, "rb", 0, opener=open_to_read) as file:
             header = header_to_write(path, file.fileno())
         self._appender = EntryAppender.resume(path, layout, numbers if trusted else None)
         if total > self._appender.free:

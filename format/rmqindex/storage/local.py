@@ -55,7 +55,7 @@ class LocalSource(IndexSource):
         try:
             if not stat.S_ISREG(os.stat(location).st_mode):  # noqa: PTH116  (opening a pipe would block)
                 raise unreadable(location, OSError("not a file"))
-            self._file: int | None = os.open(location, os.O_RDONLY | os.O_CLOEXEC)
+            self._file: int | None = os.open(location, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except (OSError, ValueError) as error:
             raise unreadable(location, error) from error
         self._close_file = weakref.finalize(self, os.close, self._file)
@@ -103,7 +103,7 @@ class LocalSource(IndexSource):
     def _ranges(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
         """Yield the parts of a range that the disk has, without those that were never written."""
         try:
-            file = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            file = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError:  # it was removed
             yield start, stop
             return

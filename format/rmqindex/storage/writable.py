@@ -13,7 +13,7 @@ import os
 import stat
 from typing import TYPE_CHECKING
 
-from rmqindex.storage.disk import naming, open_regular
+from rmqindex.storage.disk import naming, open_regular, open_to_read
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -108,7 +108,7 @@ def copy_sparse(source: Path, target: Path) -> None:
     Its mode is kept, and its owner where this process may set it: a broker must still be able to
     open the copy.
     """
-    with source.open("rb", buffering=0) as reader, WritableFile(target) as writer:
+    with open(source, "rb", 0, opener=open_to_read) as reader, WritableFile(target) as writer:
         status = os.fstat(reader.fileno())
         with naming(target):
             os.fchmod(writer.fileno(), stat.S_IMODE(status.st_mode))
