@@ -22,7 +22,7 @@ from rmqindex.cli.times import (
 from rmqindex.indexfile.geometry import Layout
 from rmqindex.keys.utf8 import is_utf8
 from rmqindex.layout.index_file import INT32_MAX, INT64_MAX
-from rmqindex.storage.location import home_expanded
+from rmqindex.storage.location import Location, home_expanded
 
 if TYPE_CHECKING:
     import os
@@ -112,8 +112,12 @@ class _LocalPath(click.Path):
         param: click.Parameter | None,
         ctx: click.Context | None,
     ) -> str | bytes | os.PathLike[str]:
-        """Return the path; ``~`` is a home directory."""
-        return super().convert(home_expanded(value), param, ctx)
+        """Return the path, also of a ``file:`` URI; ``~`` is a home directory."""
+        try:
+            path = str(Location.of(home_expanded(value)))
+        except ValueError as error:  # it names another machine
+            self.fail(str(error), param, ctx)
+        return super().convert(path, param, ctx)
 
 
 class _PathText(_TextType):

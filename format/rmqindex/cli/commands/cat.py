@@ -123,7 +123,7 @@ class Cat:
 
     def _complain_of_index(self, log: CommitLog) -> None:
         """Explain a missing unique key by gaps in the index."""
-        store = _indexed_store(Path(self.path))
+        store = _indexed_store(Path(Location.of(self.path)))
         for part in uncovered(store, IndexSnapshot.of(store, None, "FAILFAST"), log):
             complain(part.text())
 
@@ -209,7 +209,7 @@ def _by_unique_key(path: str, key: str, topics: Sequence[str], log: CommitLog) -
 
     Without any, those of entries of its hash that lead into damage.
     """
-    files = IndexSnapshot.of(_indexed_store(Path(path)), None, "FAILFAST")
+    files = IndexSnapshot.of(_indexed_store(Path(Location.of(path))), None, "FAILFAST")
     pairs = [(topic, key) for topic in topics]
     hashes = [key_hash(index_key(*pair)) for pair in pairs]
     verifier = Verifier("members", strict=False)

@@ -44,6 +44,7 @@ from rmqindex.errors import RmqIndexError, command_line, counted, options_of
 from rmqindex.indexfile.committed import header_of
 from rmqindex.indexfile.geometry import Layout
 from rmqindex.layout.store import INDEX_FOLDER
+from rmqindex.storage.location import Location
 from rmqindex.store.store import Store
 from rmqindex.transaction.broker_lock import BrokerLock
 from rmqindex.transaction.jobs import recover as recover_index
@@ -188,7 +189,9 @@ class Relayout:
             raise click.BadParameter(str(error), param_hint="--slots, --entries") from error
         given = options_of({"--allow-live-store": self.allow_live_store})
         line = command_line("recover", store, options=given)
-        interrupt = explain_interrupt([_index_of(Path(store))], f"`{line}` undoes what was begun")
+        interrupt = explain_interrupt(
+            [_index_of(Path(Location.of(store)))], f"`{line}` undoes what was begun"
+        )
         with interrupt, progress_bar("relayout") as report:
             result = relayout_index(
                 store,

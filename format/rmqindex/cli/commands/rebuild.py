@@ -97,7 +97,7 @@ class Rebuild:
     def answers(self) -> Iterator[Answer]:
         """Rebuild the index."""
         store, (start, stop) = self.store, self.offsets
-        target = Path(store) / INDEX_FOLDER if self.out is None else self.out
+        target = _local(store) / INDEX_FOLDER if self.out is None else self.out
         if self.resume and (self.replace or start is not None):
             raise click.BadParameter("not together with --replace or --from", param_hint="--resume")
         if self.dry_run and not self.replace:
@@ -226,7 +226,7 @@ class RebuildQueues:
     def answers(self) -> Iterator[Answer]:
         """Rebuild the queues."""
         store, (start, stop) = self.store, self.offsets
-        root = Path(store) if self.out is None else self.out
+        root = _local(store) if self.out is None else self.out
         _require_out("rebuild-queues", store, self.out)
         queues = [root / name for name in (QUEUE_FOLDER, BATCH_FOLDER)]
         given = options_of({"--allow-live-store": self.allow_live_store})
@@ -282,7 +282,7 @@ rebuild_queues = command(
 
 def _require_out(name: str, store: str, out: Path | None) -> None:
     """Raise unless a rebuild has a place to write to: ``--out``, or a store root."""
-    if out is not None or (Path(store) / COMMITLOG_FOLDER).is_dir():
+    if out is not None or (_local(store) / COMMITLOG_FOLDER).is_dir():
         return
     if dledger_data(Location.of(store)) is not None:
         return
@@ -301,6 +301,11 @@ def _require_out(name: str, store: str, out: Path | None) -> None:
         f"needed, since {store} is not a store root, which has {COMMITLOG_FOLDER}/",
         param_hint="--out",
     )
+
+
+def _local(store: str) -> Path:
+    """Return the local path of a store, also of a ``file:`` URI."""
+    return Path(Location.of(store))
 
 
 def _complain_of(error: CorruptCommitLogError) -> None:
