@@ -153,6 +153,7 @@ class InputShape:
         offsets = self._integers(batch, "phy_offset", INT64_MAX)
         timestamps = self._timestamps(batch)
         if self.kind == "message":
+            self._refuse_wide_flags(batch)
             rows, ordinals, hashes = self._expand(batch)
             return EntryRows(hashes, offsets[rows], timestamps[rows], ordinals)
         if self.kind == "hash":
@@ -203,6 +204,18 @@ class InputShape:
                 batch, place, f"{name}: expected 0 to {highest}, got {values[place]}"
             )
         return values.astype(np.int64, copy=False) if name == "phy_offset" else values
+
+    def _refuse_wide_flags(self, batch: pa.RecordBatch) -> None:
+        """Raise for flags that are no INT, of which a message has only the low bits."""
+        column = self._optional(batch, "sys_flag")
+        if column is None:
+            return
+        values = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+        wide = np.flatnonzero((values < -INT32_MAX - 1) | (values > INT32_MAX))
+        if wide.size:
+            place = int(wide[0])
+            reason = f"sys_flag: expected {-INT32_MAX - 1} to {INT32_MAX}, got {values[place]}"
+            raise self._bad_row(batch, place, reason)
 
     def _timestamps(self, batch: pa.RecordBatch) -> NDArray[np.int64]:
         """Return epoch milliseconds; the time zone of a TIMESTAMP does not matter."""

@@ -233,6 +233,11 @@ class TestBadRows:
             (KEY, ("T", None, 2, 5), "key: expected a value, got NULL"),
             (KEY, ("T", "k", 2, -1), "got -1"),
             (MESSAGE, (None, "u", None, 0, 2, 5), "topics: expected a string, got null"),
+            (
+                MESSAGE.replace("sys_flag INT", "sys_flag BIGINT"),
+                ("T", "u", None, 2**32 + 12, 2, 5),
+                "sys_flag: expected -2147483648 to 2147483647, got 4294967308",
+            ),
             (MESSAGE, (None, None, None, 0, None, 5), "phy_offset: expected a value"),
             (
                 MESSAGE.replace("keys STRING", "keys ARRAY<STRING>"),
