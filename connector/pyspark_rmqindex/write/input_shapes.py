@@ -326,6 +326,8 @@ class InputShape:
                 for name in self.columns.keys() & _TEXTS:
                     self._refuse_bytes(batch.slice(place, 1), name)
                 reason = str(error).replace(" at 0", "", 1)  # its index in a batch of one
+                if reason.startswith("topics:"):  # the argument; the column has one for each row
+                    reason = f"topic{reason.removeprefix('topics')}"
                 return self._bad_row(batch, place, reason)
         raise AssertionError("a batch fails only where one of its rows does")
 

@@ -232,7 +232,7 @@ class TestBadRows:
             (KEY, (None, "k", 2, 5), "topic: expected a value, got NULL"),
             (KEY, ("T", None, 2, 5), "key: expected a value, got NULL"),
             (KEY, ("T", "k", 2, -1), "got -1"),
-            (MESSAGE, (None, "u", None, 0, 2, 5), "topics: expected a string, got null"),
+            (MESSAGE, (None, "u", None, 0, 2, 5), "topic: expected a string, got null"),
             (
                 MESSAGE.replace("sys_flag INT", "sys_flag BIGINT"),
                 ("T", "u", None, 2**32 + 12, 2, 5),
