@@ -114,10 +114,12 @@ class _LocalPath(click.Path):
     ) -> str | bytes | os.PathLike[str]:
         """Return the path, also of a ``file:`` URI; ``~`` is a home directory."""
         try:
-            path = str(Location.of(home_expanded(value)))
+            location = Location.of(home_expanded(value))
         except ValueError as error:  # it names another machine
             self.fail(str(error), param, ctx)
-        return super().convert(path, param, ctx)
+        if location.local is None:
+            self.fail(f"expected a local path, got {location}", param, ctx)
+        return super().convert(location.local, param, ctx)
 
 
 class _PathText(_TextType):

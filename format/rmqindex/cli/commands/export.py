@@ -91,7 +91,7 @@ def _directory_of(store: str, directory: str) -> str:
     """Return where a store is exported to: a partition of the directory if there are several."""
     if not several_named():
         return directory
-    given = Path(directory)
+    given = Path(Location.of(directory))
     others = [] if not given.is_dir() else [p for p in given.iterdir() if p.name[:6] != "store="]
     if others:
         raise RmqIndexError(
