@@ -623,10 +623,11 @@ def test_a_copy_of_a_file_of_a_log_is_moved_out_first(run, placed):
     """The file of its messages' offset is there, and keeps its name."""
     log = placed(LAYOUTS["store"], None) / "store" / "commitlog"
     copy = log / f"{300_000:020d}"
-    shutil.copyfile(min(log.iterdir()), copy)
+    first = min(log.iterdir())
+    shutil.copyfile(first, copy)
     to_do = json.loads(run("verify", "store", "--json")[1])["to_do"]
     copied = f"store/commitlog/{copy.name}"
-    assert f"To do: While no broker runs, move {copied} out of the folder, since {0:020d}" in to_do
+    assert f"To do: While no broker runs, move {copied} out of the folder, since {first}" in to_do
     copy.unlink()
     assert sound(run)
 
