@@ -39,8 +39,8 @@ class SinkOptions(ZoneOption, GeometryOptions, PathOption):
         "allowLiveStore",
         BOOLEAN,
         "Write although a broker runs on the store. It does not see the new files before it starts "
-        "again, and the file that it writes into is left alone. What a broker that crashed left is "
-        "written without it.",
+        "again. An append leaves the broker's file alone; an overwrite replaces it. What a broker "
+        "that crashed left is written without it.",
         default="false",
     )
     index_members: bool = option(
