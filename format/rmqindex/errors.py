@@ -133,6 +133,13 @@ def rename_line(path: object, target: object) -> str:
     return " ".join(["mv", "-n", *_operands(path, target)])
 
 
+def unlink_lines(link: object) -> str:
+    """Return the command line that puts what a link leads to in its place, as a copy."""
+    copy = f"{link}.copy"
+    lines = [["cp", "-RL", *_operands(link, copy)], ["rm", *_operands(link)]]
+    return " && ".join([*(" ".join(line) for line in lines), rename_line(copy, link)])
+
+
 def _operands(*paths: object) -> list[str]:
     """Return paths as the operands of a system's command."""
     given = [str(path) for path in paths]

@@ -9,9 +9,10 @@ import re
 import shlex
 import shutil
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from rmqindex.errors import RmqIndexError, command_line
+from rmqindex.errors import RmqIndexError, command_line, unlink_lines
 from rmqindex.layout.store import BATCH_FOLDER, QUEUE_FOLDER
 from rmqindex.storage.disk import (
     absent_directories,
@@ -31,7 +32,7 @@ from rmqindex.store.contents import refuse_rocksdb_queues
 from rmqindex.transaction.jobs import Recovery
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
     from types import TracebackType
 
     from rmqindex.storage.records import Fields
@@ -155,8 +156,9 @@ class QueueStaging:
         """Return the folders in the root that have queues.
 
         Raises:
-            RmqIndexError: The root has ConsumeQueues in RocksDB, which are never replaced, or
-                something that is no folder in the place of one.
+            RmqIndexError: The root has ConsumeQueues in RocksDB, which are never replaced,
+                something that is no folder in the place of one, or links, which new queues would
+                not keep.
         """
         for folder in (self._root / name for name in _FOLDERS):
             if os.path.lexists(folder) and not folder.is_dir():
@@ -165,7 +167,14 @@ class QueueStaging:
                     "out of the store"
                 )
         refuse_rocksdb_queues(Location.of(self._root))
-        return queue_folders(self._root)
+        folders = queue_folders(self._root)
+        for link in (link for folder in folders for link in _links(folder)):
+            raise RmqIndexError(
+                f"{link}: expected no link, got one to {link.readlink()}: new ConsumeQueues would "
+                f"stand in its place, and not where it leads. `{unlink_lines(link)}` puts a copy "
+                "in its place"
+            )
+        return folders
 
     def exchange(self) -> None:
         """Sync the new folders to disk, and exchange them with the present ones.
@@ -233,6 +242,16 @@ class QueueStaging:
         """Remove the note, which makes the present queues final."""
         (self._home / _UNDO).unlink()
         sync_name(self._home / _UNDO)
+
+
+def _links(folder: Path) -> Iterator[Path]:
+    """Yield the links to folders and files in a folder of queues, itself first."""
+    if folder.is_symlink():
+        yield folder
+    for place, folders, files in os.walk(folder):
+        for path in (Path(place, name) for name in (*folders, *files)):
+            if path.is_symlink() and (path.is_dir() or path.is_file()):
+                yield path
 
 
 def _is_vacant(folder: Path) -> bool:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -34,8 +36,10 @@ from rmqindex.transaction import (
     recover,
     staging_root,
 )
+from trees import queue_files
 
 LAYOUT = Layout(97, 200)
+QUEUE_FILE = f"TopicTest/0/{0:020d}"
 LINKED = "expected .* got a symbolic link, which is not followed here"
 EVERYTHING = {
     "docs/letter": b"of mine",
@@ -492,13 +496,22 @@ class TestQueues:
         with pytest.raises(RmqIndexError, match=r"undo\.json: expected"):
             rebuild_consume_queues(store, store, replace=True)
 
-    def test_a_folder_that_is_a_link_is_replaced_and_not_followed(self, store, elsewhere):
-        """The new queues stand in the store itself."""
-        shutil.rmtree(store / "consumequeue")
-        (store / "consumequeue").symlink_to(elsewhere / "docs")
-        assert rebuild_consume_queues(store, store, replace=True).unit_count
-        assert not (store / "consumequeue").is_symlink()
-        assert sorted(path.name for path in store.iterdir() if path.name.startswith(".")) == []
+    @pytest.mark.parametrize("linked", ["", "TopicTest", "TopicTest/0", QUEUE_FILE])
+    def test_a_link_is_neither_followed_nor_replaced(self, store, tmp_path, linked):
+        """New queues would not be where it leads; the command puts a copy in its place."""
+        before = queue_files(store)
+        place = store / "consumequeue" / linked
+        target = place.rename(tmp_path / "queues")
+        place.symlink_to(target)
+        with pytest.raises(RmqIndexError, match=f"^{place}: expected no link, got one to") as error:
+            rebuild_consume_queues(store, store, replace=True)
+        assert place.is_symlink()
+        command = re.search("`([^`]*)`", str(error.value))[1]
+        subprocess.run(["bash", "-c", command], check=True)
+        assert not place.is_symlink()
+        rebuild_consume_queues(store, store, replace=True)
+        assert queue_files(store) == before
+        assert target.exists()
 
     def test_a_link_that_leads_nowhere_is_refused(self, store, elsewhere):
         """What it led to may be on a disk that is not there."""
