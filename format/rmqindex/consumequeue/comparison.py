@@ -25,11 +25,12 @@ from rmqindex.consumequeue.deviations import (
 )
 from rmqindex.consumequeue.dispatch import Dispatcher, OmittedTopics, TopicKinds, parse_delay_levels
 from rmqindex.consumequeue.paths import foreign_files, read_unexchanged
-from rmqindex.consumequeue.places import Life, Places, messages_taken, strays
+from rmqindex.consumequeue.places import Life, Places, messages_taken
 from rmqindex.consumequeue.predecessors import (
     Predecessors,
     contains,
     lacking_units,
+    strays,
 )
 from rmqindex.consumequeue.reader import ConsumeQueue, all_batches, has_message, last_offset
 from rmqindex.consumequeue.staging import is_unfinished, queue_folders

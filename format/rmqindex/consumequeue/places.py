@@ -11,24 +11,18 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import pyarrow.compute as pc
 
-from rmqindex.commitlog.log import MATCH_STATES
 from rmqindex.consumequeue.dispatch import Refusal
-from rmqindex.consumequeue.reader import ConsumeQueue
 from rmqindex.errors import RmqIndexError
 from rmqindex.layout.index_file import INT64_MAX
-from rmqindex.layout.queue import LMQ_PREFIX, UNIT_DTYPE
-from rmqindex.layout.record import DISPATCH_QUEUES, MIN_RECORD_SIZE
-from rmqindex.record.text import java_split
+from rmqindex.layout.queue import UNIT_DTYPE
+from rmqindex.layout.record import MIN_RECORD_SIZE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-    import pyarrow as pa
     from numpy.typing import NDArray
 
-    from rmqindex.commitlog.log import CommitLog
     from rmqindex.consumequeue.dispatch import QueueUnits
 
     # Whether a present queue, by topic and number, has at a queue offset the unit of a message.
@@ -36,11 +30,6 @@ if TYPE_CHECKING:
     # A queue's topic and number, and whether it is a batch queue.
     Key = tuple[str, int, bool]
 
-#: The columns of messages that tell to which queues they belong.
-BELONGING = ("topic", "queue_id", "properties")
-# Messages that are read at once.
-_READ_AT_ONCE = 65_536
-_RECORD, _EXPIRED = (MATCH_STATES.index(state) for state in ("record", "expired"))
 # The longest name in Linux's file systems, bytes.
 _MAX_NAME_BYTES = 255
 _INT16_MAX = 2**15 - 1
@@ -291,108 +280,3 @@ def named_units(units: Sequence[LostUnits]) -> str:
     ]
     more = len(units) - len(named)
     return "; ".join([*named, *([f"and {more} more queues"] if more else [])])
-
-
-def strays(
-    queue: ConsumeQueue, log: CommitLog, start: int, stop: int
-) -> Iterator[tuple[str, str, str]]:
-    """Find units that lead to no message, to another queue's, or to one again."""
-    parts = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
-    for batch in queue.scan(holes=True):
-        places, offsets = (batch[name].to_numpy() for name in ("queue_offset", "phy_offset"))
-        judged = (offsets >= start) & (offsets < stop)
-        parts.append((places[judged], offsets[judged]))
-    places, offsets = (np.concatenate(each) for each in zip(*parts, strict=True))
-    states, own_places, is_own = _messages_of(queue, log, offsets)
-    none = (states != _RECORD) & (states != _EXPIRED)
-    # Of the units of one message, that at its own queue offset is the right one.
-    order = np.lexsort((places, places != own_places, offsets))
-    again = np.zeros(len(offsets), np.bool_)
-    again[order[1:]] = offsets[order[1:]] == offsets[order[:-1]]
-    others = (states == _RECORD) & (again | ~is_own)
-    for rule, expected, got, wrong in (
-        ("queue_dangling", "units of messages", "of none", none),
-        ("queue_stray", "units of its messages, one each", "of others or again", others),
-    ):
-        if wrong.any():
-            first = int(np.argmax(wrong))
-            yield (
-                rule,
-                f"{expected} (queue offset {places[first]})",
-                f"{np.count_nonzero(wrong)} {got}, the first at {offsets[first]}",
-            )
-
-
-def _messages_of(
-    queue: ConsumeQueue, log: CommitLog, offsets: NDArray[np.int64]
-) -> tuple[NDArray[np.int8], NDArray[np.int64], NDArray[np.bool_]]:
-    """Return of messages their states, their queue offsets, and whether they are a queue's."""
-    states, places, is_own = (np.zeros(len(offsets), kind) for kind in ("i1", "i8", "?"))
-    for first in range(0, len(offsets), _READ_AT_ONCE):
-        part = slice(first, first + _READ_AT_ONCE)
-        messages = log.read_at(offsets[part], [*BELONGING, "queue_offset"])
-        states[part] = messages["state"].indices.to_numpy()
-        places[part] = messages["queue_offset"].fill_null(-1).to_numpy()
-        is_own[part] = are_of(queue, messages)
-    return states, places, is_own
-
-
-def are_of(queue: ConsumeQueue, messages: pa.RecordBatch) -> NDArray[np.bool_]:
-    """Mask the messages that belong to a queue, by topic or as a light queue."""
-    topics, numbers = (messages[name] for name in ("topic", "queue_id"))
-    same = pc.and_(pc.equal(topics, queue.topic), pc.equal(numbers, queue.queue_id))
-    found: NDArray[np.bool_] = same.fill_null(False).to_numpy(zero_copy_only=False).copy()
-    for row in np.flatnonzero(~found).tolist():
-        named = dict(messages["properties"][row].as_py() or ()).get(DISPATCH_QUEUES, "")
-        found[row] = queue.topic in java_split(named)
-    return found
-
-
-def may_have_been(
-    queue: ConsumeQueue,
-    messages: pa.RecordBatch,
-    places: NDArray[np.int64],
-    sizes: NDArray[np.int64],
-    present: Container[tuple[str, int]],
-) -> NDArray[np.bool_]:
-    """Mask messages with the place and size of a queue's units whose own queue is absent."""
-    same = messages["size"].fill_null(-1).to_numpy() == sizes
-    if not queue.topic.startswith(LMQ_PREFIX):
-        same &= messages["queue_offset"].fill_null(-1).to_numpy() == places
-        for row in np.flatnonzero(same).tolist():
-            same[row] = (messages["topic"][row].as_py(), messages["queue_id"][row].as_py()) not in (
-                present
-            )
-    return np.asarray(same)
-
-
-def displaced(
-    queue: ConsumeQueue, log: CommitLog, present: Container[tuple[str, int]]
-) -> list[tuple[int, int]]:
-    """Return from which queue offsets to which units of expired messages are not in their places.
-
-    That is behind the unit of a message that the log has, which is newer; in a file that has one of
-    another queue that is present, in its place there; and in one that has some where another file
-    of the queue should, of which a single one may be of a message that is damaged itself.
-    """
-    found: list[tuple[int, int]] = []
-    newer = INT64_MAX
-    for file in () if queue.is_batch or queue.topic.startswith(LMQ_PREFIX) else queue.files:
-        first, count = (size // queue.unit_size for size in (file.start, file.size))
-        moved, is_of_other = 0, False
-        for batch in ConsumeQueue(queue.topic, queue.queue_id, [file]).scan(holes=True):
-            places, offsets = (batch[name].to_numpy() for name in ("queue_offset", "phy_offset"))
-            in_log = (offsets >= log.min_offset) & (offsets < log.max_offset)
-            places, columns = places[in_log], [*BELONGING, "queue_offset"]
-            messages = log.read_at(offsets[in_log], columns, mode="DROPMALFORMED")
-            own_places = messages["queue_offset"].fill_null(-1).to_numpy()
-            is_own, is_here = are_of(queue, messages), own_places == places
-            if is_own.any():
-                newer = min(newer, int(places[is_own][0]))
-            moved += int(np.count_nonzero(is_own & ~is_here & ((own_places - places) % count == 0)))
-            for row in np.flatnonzero(~is_own & is_here).tolist():
-                name = messages["topic"][row].as_py(), messages["queue_id"][row].as_py()
-                is_of_other |= name in present
-        if moved > 1 or is_of_other:
-            found.append((first, first + count))
-    return [*found, (newer, INT64_MAX)]

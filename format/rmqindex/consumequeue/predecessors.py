@@ -9,9 +9,10 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow.compute as pc
 
 from rmqindex.commitlog.log import MATCH_STATES
-from rmqindex.consumequeue.places import BELONGING, LostUnits, are_of, displaced, may_have_been
+from rmqindex.consumequeue.places import LostUnits
 from rmqindex.consumequeue.reader import (
     ConsumeQueue,
     has_message,
@@ -23,9 +24,12 @@ from rmqindex.errors import RmqIndexError
 from rmqindex.layout.queue import (
     DEFAULT_BATCH_FILE_SIZE,
     DEFAULT_FILE_SIZE,
+    LMQ_PREFIX,
     UNIT_DTYPE,
     unit_dtype,
 )
+from rmqindex.layout.record import DISPATCH_QUEUES
+from rmqindex.record.text import java_split
 from rmqindex.storage.location import Location
 from rmqindex.store.store import root_of
 
@@ -33,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterator, Sequence
     from pathlib import Path
 
+    import pyarrow as pa
     from numpy.typing import NDArray
 
     from rmqindex.commitlog.log import CommitLog
@@ -45,8 +50,12 @@ if TYPE_CHECKING:
 
 _ARGUMENTS = {False: "file_size=BYTES", True: "batch_file_size=BYTES"}
 _DEFAULTS = {False: DEFAULT_FILE_SIZE, True: DEFAULT_BATCH_FILE_SIZE}
+# Messages that are read at once.
+_READ_AT_ONCE = 65_536
+# The columns of messages that tell to which queues they belong.
+_BELONGING = ("topic", "queue_id", "properties")
 # Those that tell whether a message of another queue has been this one's.
-_PLACED = (*BELONGING, "queue_offset", "size")
+_PLACED = (*_BELONGING, "queue_offset", "size")
 _RECORD, _EXPIRED, _BEYOND_END, _NOT_A_RECORD = (
     MATCH_STATES.index(state) for state in ("record", "expired", "beyond_end", "not_a_record")
 )
@@ -82,11 +91,6 @@ class Predecessors:
     def batch_topics(self) -> set[str]:
         """The topics with batch queues."""
         return {queue.topic for queue in self.queues if queue.is_batch}
-
-    @property
-    def _names(self) -> set[tuple[str, int]]:
-        """The topics and numbers of the queues with files."""
-        return {(queue.topic, queue.queue_id) for queue in self.queues if queue.files}
 
     def file_size(self, asked: int | None, *, is_batch: bool) -> tuple[int, bool]:
         """Return the size of new files in bytes, and whether it is only the broker's default."""
@@ -166,7 +170,7 @@ class Predecessors:
     ) -> tuple[list[LostUnits], list[LostUnits]]:
         """Return the units that the new queues lack: the lost ones, and the stray."""
         by_name = {(queue.topic, queue.queue_id): queue for queue in new}
-        present = self._names
+        present = {(queue.topic, queue.queue_id) for queue in self.queues if queue.files}
         all_lost, all_stray = [], []
         for queue in self.queues:
             if queue.topic in leave_out:
@@ -177,7 +181,7 @@ class Predecessors:
                 _held_by(new_queue, queue),
                 log,
                 present,
-                is_taken=_replaced_by(new_queue, queue, log, present),
+                is_taken=_taken_by(new_queue),
                 is_damaged=is_damaged,
             )
             for places, offsets in chain(_torn(queue, new_queue), _repeated(queue, new_queue)):
@@ -199,36 +203,27 @@ class Predecessors:
         Each is named by the kind that its topic's queues must have, of which it may not be.
         """
         found: dict[Key, ConsumeQueue] = {}
-        present = self._names
         for queue in sorted(
             self.queues, key=lambda each: each.is_batch == kinds.is_batch(each.topic)
         ):
             key = (queue.topic, queue.queue_id, kinds.is_batch(queue.topic))
-            if key in rebuilt or queue.topic in leave_out:
-                continue
-            if _has_expired(queue, log, present):
+            if key not in rebuilt and queue.topic not in leave_out and _has_expired(queue, log):
                 found[key] = queue
         return found
 
 
-def _has_expired(queue: ConsumeQueue, log: CommitLog, present: Container[tuple[str, int]]) -> bool:
+def _has_expired(queue: ConsumeQueue, log: CommitLog) -> bool:
     """Return whether a queue has units, and none of a message that the log has.
 
-    One that leads to a message of another place is damaged, and so is one to that of another queue
-    that is present, as where one's file was copied over the other's.
+    One that leads to a message of another queue and another place is damaged.
     """
     has_units = any(True for _ in torn_units(queue))
     for batch in queue.scan(holes=True):
         places, offsets = (batch[name].to_numpy() for name in ("queue_offset", "phy_offset"))
         newer = offsets >= log.min_offset
         has_units = True
-        messages = log.read_at(offsets[newer], _PLACED)
-        own_places, sizes = (
-            messages[name].fill_null(-1).to_numpy() for name in ("queue_offset", "size")
-        )
-        may_be = may_have_been(queue, messages, places[newer], sizes, present)
-        may_be &= own_places == places[newer]
-        if (are_of(queue, messages) | may_be).any():
+        _, own_places, is_own = _messages_of(queue, log, offsets[newer])
+        if (is_own | (own_places == places[newer])).any():
             return False
     return has_units and log.min_offset > 0
 
@@ -261,8 +256,8 @@ def lacking_units(
 
     Stray units are those that never led to a message of the queue. Where topic or queue of a
     message were damaged, it has the unit's size and place, and is of a queue that the store never
-    had. A unit of a message that has expired is lost unless ``is_taken`` tells of its place that it
-    is no loss there; without it, such units are not looked at.
+    had. A unit of a message that has expired is lost unless its place is taken in the new queue;
+    without ``is_taken``, such units are not looked at.
     """
     lost: LostUnits | None = None
     stray: LostUnits | None = None
@@ -271,7 +266,7 @@ def lacking_units(
         messages = log.read_at(offsets, _PLACED, mode="DROPMALFORMED")
         states = messages["state"].indices.to_numpy()
         is_lost = (states != _NOT_A_RECORD) | is_damaged
-        were_here = are_of(old, messages) | may_have_been(old, messages, places, sizes, present)
+        were_here = _are_of(old, messages) | _may_have_been(old, messages, places, sizes, present)
         is_lost[states == _RECORD] = were_here[states == _RECORD]
         if is_taken is not None:
             is_lost[states == _EXPIRED] = ~is_taken(places[states == _EXPIRED])
@@ -354,35 +349,6 @@ def _units_to(queue: ConsumeQueue, messages: NDArray[np.int64]) -> list[tuple[in
     return found
 
 
-def _replaced_by(
-    new: ConsumeQueue | None,
-    old: ConsumeQueue,
-    log: CommitLog,
-    present: Container[tuple[str, int]],
-) -> Callable[[NDArray[np.int64]], NDArray[np.bool_]]:
-    """Return the test for queue offsets at which a unit of an expired message is no loss.
-
-    They are those that the new queue has for other messages, and those behind all its messages
-    where the unit is not in its place: its message was before them, and tells no next queue offset.
-    """
-    is_taken = _taken_by(new)
-    ranges: list[tuple[int, int]] | None = None
-
-    def is_replaced(places: NDArray[np.int64]) -> NDArray[np.bool_]:
-        nonlocal ranges
-        replaced = is_taken(places)
-        if new is None or new.is_batch or replaced.all():
-            return replaced
-        if ranges is None:
-            ranges = displaced(old, log, present)
-        behind = places >= (new.max_offset or 0)
-        for first, stop in ranges:
-            replaced |= behind & (places >= first) & (places < stop)
-        return replaced
-
-    return is_replaced
-
-
 def _taken_by(new: ConsumeQueue | None) -> Callable[[NDArray[np.int64]], NDArray[np.bool_]]:
     """Return the test for queue offsets at which a new queue has units."""
     everything: NDArray[np.int64] | None = None
@@ -417,6 +383,78 @@ def _held_by(new: ConsumeQueue | None, old: ConsumeQueue) -> Holds:
         return contains(everything, offsets)
 
     return holds
+
+
+def strays(
+    queue: ConsumeQueue, log: CommitLog, start: int, stop: int
+) -> Iterator[tuple[str, str, str]]:
+    """Find units that lead to no message, to another queue's, or to one again."""
+    parts = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
+    for batch in queue.scan(holes=True):
+        places, offsets = (batch[name].to_numpy() for name in ("queue_offset", "phy_offset"))
+        judged = (offsets >= start) & (offsets < stop)
+        parts.append((places[judged], offsets[judged]))
+    places, offsets = (np.concatenate(each) for each in zip(*parts, strict=True))
+    states, own_places, is_own = _messages_of(queue, log, offsets)
+    none = (states != _RECORD) & (states != _EXPIRED)
+    # Of the units of one message, that at its own queue offset is the right one.
+    order = np.lexsort((places, places != own_places, offsets))
+    again = np.zeros(len(offsets), np.bool_)
+    again[order[1:]] = offsets[order[1:]] == offsets[order[:-1]]
+    others = (states == _RECORD) & (again | ~is_own)
+    for rule, expected, got, wrong in (
+        ("queue_dangling", "units of messages", "of none", none),
+        ("queue_stray", "units of its messages, one each", "of others or again", others),
+    ):
+        if wrong.any():
+            first = int(np.argmax(wrong))
+            yield (
+                rule,
+                f"{expected} (queue offset {places[first]})",
+                f"{np.count_nonzero(wrong)} {got}, the first at {offsets[first]}",
+            )
+
+
+def _messages_of(
+    queue: ConsumeQueue, log: CommitLog, offsets: NDArray[np.int64]
+) -> tuple[NDArray[np.int8], NDArray[np.int64], NDArray[np.bool_]]:
+    states, places, is_own = (np.zeros(len(offsets), kind) for kind in ("i1", "i8", "?"))
+    for first in range(0, len(offsets), _READ_AT_ONCE):
+        part = slice(first, first + _READ_AT_ONCE)
+        messages = log.read_at(offsets[part], [*_BELONGING, "queue_offset"])
+        states[part] = messages["state"].indices.to_numpy()
+        places[part] = messages["queue_offset"].fill_null(-1).to_numpy()
+        is_own[part] = _are_of(queue, messages)
+    return states, places, is_own
+
+
+def _are_of(queue: ConsumeQueue, messages: pa.RecordBatch) -> NDArray[np.bool_]:
+    """Mask the messages that belong to a queue, by topic or as a light queue."""
+    topics, numbers = (messages[name] for name in ("topic", "queue_id"))
+    same = pc.and_(pc.equal(topics, queue.topic), pc.equal(numbers, queue.queue_id))
+    found: NDArray[np.bool_] = same.fill_null(False).to_numpy(zero_copy_only=False).copy()
+    for row in np.flatnonzero(~found).tolist():
+        named = dict(messages["properties"][row].as_py() or ()).get(DISPATCH_QUEUES, "")
+        found[row] = queue.topic in java_split(named)
+    return found
+
+
+def _may_have_been(
+    queue: ConsumeQueue,
+    messages: pa.RecordBatch,
+    places: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+    present: Container[tuple[str, int]],
+) -> NDArray[np.bool_]:
+    """Mask messages with the place and size of a queue's units whose own queue is absent."""
+    same = messages["size"].fill_null(-1).to_numpy() == sizes
+    if not queue.topic.startswith(LMQ_PREFIX):
+        same &= messages["queue_offset"].fill_null(-1).to_numpy() == places
+        for row in np.flatnonzero(same).tolist():
+            same[row] = (messages["topic"][row].as_py(), messages["queue_id"][row].as_py()) not in (
+                present
+            )
+    return np.asarray(same)
 
 
 def _missing(
