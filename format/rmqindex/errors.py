@@ -133,10 +133,13 @@ def rename_line(path: object, target: object) -> str:
     return " ".join(["mv", "-n", *_operands(path, target)])
 
 
-def unlink_lines(link: object) -> str:
-    """Return the command line that puts what a link leads to in its place, as a copy."""
+def unlink_line(link: object) -> str:
+    """Return the command line that puts what a link leads to in its place, as a copy.
+
+    A copy that was interrupted is made whole by the same line.
+    """
     copy = f"{link}.copy"
-    lines = [["cp", "-RL", *_operands(link, copy)], ["rm", *_operands(link)]]
+    lines = [["cp", "-RLT", *_operands(link, copy)], ["rm", *_operands(link)]]
     return " && ".join([*(" ".join(line) for line in lines), rename_line(copy, link)])
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from rmqindex.errors import RmqIndexError, command_line, unlink_lines
+from rmqindex.errors import RmqIndexError, command_line, unlink_line
 from rmqindex.layout.store import BATCH_FOLDER, QUEUE_FOLDER
 from rmqindex.storage.disk import (
     absent_directories,
@@ -168,10 +168,11 @@ class QueueStaging:
                 )
         refuse_rocksdb_queues(Location.of(self._root))
         folders = queue_folders(self._root)
-        for link in (link for folder in folders for link in _links(folder)):
+        link = next((link for folder in folders for link in _links(folder)), None)
+        if link is not None:
             raise RmqIndexError(
                 f"{link}: expected no link, got one to {link.readlink()}: new ConsumeQueues would "
-                f"stand in its place, and not where it leads. `{unlink_lines(link)}` puts a copy "
+                f"stand in its place, and not where it leads. `{unlink_line(link)}` puts a copy "
                 "in its place"
             )
         return folders

@@ -497,8 +497,12 @@ class TestQueues:
             rebuild_consume_queues(store, store, replace=True)
 
     @pytest.mark.parametrize("linked", ["", "TopicTest", "TopicTest/0", QUEUE_FILE])
-    def test_a_link_is_neither_followed_nor_replaced(self, store, tmp_path, linked):
-        """New queues would not be where it leads; the command puts a copy in its place."""
+    @pytest.mark.parametrize("is_interrupted", [False, True])
+    def test_a_link_is_neither_followed_nor_replaced(self, store, tmp_path, linked, is_interrupted):
+        """New queues would not be where it leads; the command puts a copy in its place.
+
+        Typed again, it makes a copy whole that was interrupted.
+        """
         before = queue_files(store)
         place = store / "consumequeue" / linked
         target = place.rename(tmp_path / "queues")
@@ -507,6 +511,12 @@ class TestQueues:
             rebuild_consume_queues(store, store, replace=True)
         assert place.is_symlink()
         command = re.search("`([^`]*)`", str(error.value))[1]
+        if is_interrupted:
+            part = command.partition(" && ")[0]
+            subprocess.run(["bash", "-c", part], check=True)
+            copy = place.with_name(f"{place.name}.copy")
+            for file in [copy] if copy.is_file() else filter(Path.is_file, copy.rglob("*")):
+                os.truncate(file, 10)
         subprocess.run(["bash", "-c", command], check=True)
         assert not place.is_symlink()
         rebuild_consume_queues(store, store, replace=True)
