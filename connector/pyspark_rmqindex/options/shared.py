@@ -410,6 +410,7 @@ class FollowOptions:
         BOOLEAN,
         "What happens when files that were not read to their end expired or were replaced: `true` "
         "fails the stream with an error that names what is lost; `false` continues with the data "
-        "that remains, and writes the same as a warning to the driver's standard error.",
+        "that is there, returns what was made anew once more, and writes the same as a warning to "
+        "the driver's standard error.",
         default="true",
     )

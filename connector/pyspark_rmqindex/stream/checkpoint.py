@@ -67,6 +67,6 @@ class CheckpointedReader(DataSourceStreamReader):
         if self._fails_on_data_loss:
             raise RmqIndexError(
                 f"{loss}. With the option failOnDataLoss=false the stream continues with the "
-                "data that remains"
+                "data that is there, and returns what was made anew once more"
             )
         self._warn(loss)
