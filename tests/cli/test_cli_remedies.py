@@ -638,3 +638,42 @@ def test_a_file_that_is_none_of_the_log_keeps_no_remedy_waiting(run, store, monk
     (store / "commitlog" / ".DS_Store").write_bytes(b"any")
     shutil.rmtree(store / "consumequeue/TopicTest/2")
     assert of_rule(run, "queue_missing") == ["rebuild-queues store --replace"]
+
+
+@pytest.mark.parametrize(
+    ("name", "put"),
+    [
+        *(
+            (name, put)
+            for name in ("", "TopicTest", "TopicTest/0")
+            for put in (os.mkfifo, Path.touch)
+        ),
+        (f"TopicTest/0/{0:020d}", Path.mkdir),
+    ],
+)
+def test_what_is_no_folder_in_the_place_of_one_is_moved_out_first(
+    run, store, monkeypatch, name, put
+):
+    """New queues need its place, and it may be somebody's."""
+    monkeypatch.chdir(store.parent)
+    (store / "config").mkdir()
+    (store / "config" / "topics.json").write_text('{"topicConfigTable": {"TopicTest": {}}}')
+    units = units_of(store)
+    place = Path("store/consumequeue") / name
+    place.rename("old")
+    put(place)
+    assert run("rebuild-queues", "store", "--replace")[0] == 2
+    to_do = json.loads(run("verify", "store", "--json")[1])["to_do"]
+    assert f"While no broker runs, move {place} out of the folder" in to_do
+    place.rename("moved")
+    to_do = json.loads(run("verify", "store", "--json")[1])["to_do"]
+    command = "rebuild-queues store --replace"
+    assert to_do is None if not name else command in to_do
+    assert run(*shlex.split(command))[0] == 0
+    assert sound(run)
+    assert units_of(store) == units
+
+
+def units_of(store):
+    """Return what the files of queues hold, of whatever sizes they are."""
+    return {path: data.rstrip(b"\0") for path, data in queue_files(store).items()}

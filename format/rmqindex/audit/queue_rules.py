@@ -82,7 +82,8 @@ QUEUE_RULES: tuple[AuditRule, ...] = (
         "queue_file_name",
         "error",
         "A file in a queue's folder is named by no offset, or is empty and not the last by name: "
-        "no broker starts with it.",
+        "no broker starts with it. Or what has the name of a folder of queues, or of a file, is "
+        "none.",
         "While no broker runs, move FILE out of the folder.",
     ),
     AuditRule(

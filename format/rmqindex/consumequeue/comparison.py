@@ -24,7 +24,7 @@ from rmqindex.consumequeue.deviations import (
     has_extension,
 )
 from rmqindex.consumequeue.dispatch import Dispatcher, OmittedTopics, TopicKinds, parse_delay_levels
-from rmqindex.consumequeue.paths import foreign_files, read_unexchanged
+from rmqindex.consumequeue.paths import foreign_files, no_folder, read_unexchanged
 from rmqindex.consumequeue.places import Life, Places, messages_taken
 from rmqindex.consumequeue.predecessors import (
     Predecessors,
@@ -56,6 +56,8 @@ if TYPE_CHECKING:
     from rmqindex.consumequeue.dispatch import QueueUnits, Refusal
     from rmqindex.consumequeue.places import LostUnits
 
+_QueueKey = tuple[str, int, bool]  # topic, queue id, is_batch
+_FOLDER_OF = {False: QUEUE_FOLDER, True: BATCH_FOLDER}
 _MAY_WRITE = {BrokerState.RUNNING, BrokerState.CRASHED}
 
 
@@ -107,10 +109,17 @@ def compare_queues(
 
 
 def _report_names(root: Path, queues: Iterable[ConsumeQueue], findings: FindingCollector) -> None:
+    for name in _FOLDER_OF.values():
+        _report_place(root, root / name, findings)
     for queue in queues:
-        folder = _folder(root, is_batch=queue.is_batch) / queue.topic / str(queue.queue_id)
-        for entry, expected in foreign_files(folder):
+        for entry, expected in foreign_files(_folder(root, _key(queue))):
             findings.add(str(entry.path), "queue_file_name", None, expected, entry.name)
+
+
+def _report_place(root: Path, folder: Path, findings: FindingCollector) -> None:
+    place = no_folder(root, folder)
+    if place is not None:
+        findings.add(str(place), "queue_file_name", None, "a folder, or nothing", "neither")
 
 
 def _report_sizes(old: Predecessors, findings: FindingCollector) -> None:
@@ -157,12 +166,12 @@ class _Audit:
         self._findings = findings
         self._broker = broker
         self._start = start
-        self._present = {(each.topic, each.queue_id, each.is_batch): each for each in queues}
+        self._present = {_key(each): each for each in queues}
         self._topics = {each.topic for each in queues}
         self._table = TopicTable.of(root)
         batch_topics = {each.topic for each in queues if each.is_batch}
         self._kinds = TopicKinds((), batch_topics, self._table, strict=False)
-        self._states: dict[tuple[str, int, bool], _QueueState] = {}
+        self._states: dict[_QueueKey, _QueueState] = {}
         self._files = UnitFiles()
         self._refusals = 0
         # Messages with their own units, of those that are looked at, and of all that proved a
@@ -283,13 +292,11 @@ class _Audit:
             "another size, tags code or batch",
         )
 
-    def _found(self, key: tuple[str, int, bool]) -> ConsumeQueue | None:
+    def _found(self, key: _QueueKey) -> ConsumeQueue | None:
         """Return a queue; a running broker may have made it since they were listed."""
-        topic, queue_id, is_batch = key
         if key not in self._present and self._broker is BrokerState.RUNNING:
-            folder = _folder(self._root, is_batch=is_batch) / topic / str(queue_id)
             try:
-                (queue,) = ConsumeQueue.find(folder)
+                (queue,) = ConsumeQueue.find(_folder(self._root, key))
             except (RmqIndexError, ValueError):
                 return None
             return queue if queue.files else None
@@ -335,29 +342,18 @@ class _Audit:
 
     def _report_kinds(self) -> None:
         for queue in self._folders:  # a broker looks at those without files, too
-            topic, is_batch = queue.topic, queue.is_batch
-            wanted = self._kinds.is_batch(topic)
-            if is_batch == wanted:
-                continue
-            folder = _folder(self._root, is_batch=is_batch) / topic
-            self._findings.add(
-                str(folder / str(queue.queue_id)),
-                "queue_kind",
-                None,
-                f"a queue in {BATCH_FOLDER if wanted else QUEUE_FOLDER}",
-                f"one in {folder.parent.name}",
-            )
+            wanted = self._kinds.is_batch(queue.topic)
+            if queue.is_batch != wanted:
+                expected = f"a queue in {_FOLDER_OF[wanted]}"
+                got = f"one in {_FOLDER_OF[queue.is_batch]}"
+                self._findings.add(self._name(_key(queue)), "queue_kind", None, expected, got)
         for topic, phy_offset in self._kinds.conflicts.items():
             assert self._table is not None
-            self._findings.add(
-                str(self._table.path),
-                "topic_kind",
-                None,
-                f"{topic} with queue.type=BatchCQ, as the inner batch at {phy_offset} has it",
-                "without",
-            )
+            batch = f"the inner batch at {phy_offset}"
+            expected = f"{topic} with queue.type=BatchCQ, as {batch} has it"
+            self._findings.add(str(self._table.path), "topic_kind", None, expected, "without")
 
-    def _report(self, key: tuple[str, int, bool], state: _QueueState, life: Life) -> None:
+    def _report(self, key: _QueueKey, state: _QueueState, life: Life) -> None:
         topic, queue_id, is_batch = key
         folder = self._name(key)
         without, differing = state.without, state.differing
@@ -375,6 +371,7 @@ class _Audit:
             return
         if (topic, queue_id, not is_batch) in self._present:
             return  # told by its kind
+        _report_place(self._root, _folder(self._root, key), self._findings)
         if topic.startswith(LMQ_PREFIX) or life is Life.PROVED_DELETED:
             return  # a broker clears light queues, and those of deleted topics
         known = self._table is not None or topic in self._topics
@@ -393,16 +390,12 @@ class _Audit:
             rule, got = "queue_offset", "it at another place"
         self._findings.add(folder, rule, None, state.without.expected(), got)
 
-    def _report_dropped(self, key: tuple[str, int, bool], dropped: LostUnits | None) -> None:
+    def _report_dropped(self, key: _QueueKey, dropped: LostUnits | None) -> None:
         if dropped is not None:
-            self._findings.add(
-                self._name(key),
-                "queue_offset_taken",
-                None,
-                f"a queue offset of its own for the message at {dropped.phy_offset}",
-                f"{dropped.queue_offset}, which an older message has, and so for {dropped.units} "
-                "messages in all",
-            )
+            expected = f"a queue offset of its own for the message at {dropped.phy_offset}"
+            older = f"{dropped.queue_offset}, which an older message has"
+            got = f"{older}, and so for {dropped.units} messages in all"
+            self._findings.add(self._name(key), "queue_offset_taken", None, expected, got)
 
     def _audit_rest(self, queue: ConsumeQueue, start: int, end: int) -> int:
         """Report units behind the log's end; return how many lead into a range of the log."""
@@ -415,7 +408,7 @@ class _Audit:
             newest = max(newest, int(offsets.max()))
         if behind and self._broker is not BrokerState.RUNNING:
             self._findings.add(
-                self._name((queue.topic, queue.queue_id, queue.is_batch)),
+                self._name(_key(queue)),
                 "queue_beyond_log",
                 None,
                 f"units of messages before {self._log.max_offset}, the end of the CommitLog",
@@ -426,7 +419,7 @@ class _Audit:
 
     def _report_order(self, queue: ConsumeQueue) -> None:
         """Report what is wrong with units of expired messages, and with the order of batches."""
-        key = (queue.topic, queue.queue_id, queue.is_batch)
+        key = _key(queue)
         name, state = self._name(key), self._states.get(key)
         # A broker that runs or was killed may have begun to write a unit behind the last one.
         is_ended = state is None and self._broker not in _MAY_WRITE
@@ -451,7 +444,7 @@ class _Audit:
         log_start = self._log.min_offset
         if (descent := first_descent(queue, log_start, first)) is None:
             return False
-        name = self._name((queue.topic, queue.queue_id, queue.is_batch))
+        name = self._name(_key(queue))
         expected = "units in the order of their messages"
         self._findings.add(name, "queue_unit", None, expected, descent)
         if descent.newer_place >= first and descent.newer_offset < log_start:
@@ -469,7 +462,7 @@ class _Audit:
         )
         present = {(topic, queue_id) for topic, queue_id, _ in self._present}
         for queue in queues:
-            name = self._name((queue.topic, queue.queue_id, queue.is_batch))
+            name = self._name(_key(queue))
             for rule, expected, got in strays(queue, self._log, start, end):
                 self._findings.add(name, rule, None, expected, got)
             mine = taken[queue.topic, queue.queue_id]
@@ -490,10 +483,14 @@ class _Audit:
                     f"{lost.units} of others, the first at {lost.phy_offset}",
                 )
 
-    def _name(self, key: tuple[str, int, bool]) -> str:
-        topic, queue_id, is_batch = key
-        return str(_folder(self._root, is_batch=is_batch) / topic / str(queue_id))
+    def _name(self, key: _QueueKey) -> str:
+        return str(_folder(self._root, key))
 
 
-def _folder(root: Path, *, is_batch: bool) -> Path:
-    return root / (BATCH_FOLDER if is_batch else QUEUE_FOLDER)
+def _key(queue: ConsumeQueue) -> _QueueKey:
+    return queue.topic, queue.queue_id, queue.is_batch
+
+
+def _folder(root: Path, key: _QueueKey) -> Path:
+    topic, queue_id, is_batch = key
+    return root / _FOLDER_OF[is_batch] / topic / str(queue_id)

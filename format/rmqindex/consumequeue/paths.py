@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -267,7 +268,18 @@ def foreign_files(folder: Path) -> list[tuple[FileEntry, str]]:
     """
     location = Location.of(folder)
     listed = _still_there(FileEntry(location, location.name, 0, is_directory=True))
-    return unloadable_files(listed, is_queue_file)
+    folders = [each for each in listed if each.is_directory and is_queue_file(each.name)]
+    return [
+        *unloadable_files(listed, is_queue_file),
+        *((folder, "no folder that has a file's name") for folder in folders),
+    ]
+
+
+def no_folder(root: Path, path: Path) -> Path | None:
+    """Return what is no folder in the place of a folder of queues, or of one that it is in."""
+    inside = path.relative_to(root).parts
+    places = [root.joinpath(*inside[: n + 1]) for n in range(len(inside))]
+    return next((each for each in places if os.path.lexists(each) and not each.is_dir()), None)
 
 
 def _queue(location: Location) -> FoundQueue:
