@@ -200,6 +200,38 @@ def fits_layout(source: IndexSource, layout: Layout, *, may_be_longer: bool = Fa
     )
 
 
+def contradiction(source: IndexSource, header: IndexHeader, layout: Layout) -> RmqIndexError | None:
+    """Return the error of a geometry that was said, where the file shows another; None without.
+
+    With another geometry that its size allows, a file reads as one whose entries have other
+    positions. One that shows no geometry, such as a damaged one, may have what is said.
+    """
+    if not header.entry_count or _seems(source, header, layout):
+        return None
+    # A search of the default's size takes seconds, and no broker has another geometry of that size.
+    if layout == _DEFAULT and source.size == _DEFAULT.file_size:
+        return None
+    try:
+        shown = infer_layout(source)
+    except (UnknownLayoutError, CorruptIndexError):
+        return None
+    if shown == layout:
+        return None
+    return RmqIndexError(
+        f"{source.path}: expected the geometry that the file shows, maxHashSlotNum "
+        f"{shown.hash_slot_num} and maxIndexNum {shown.index_num}, got {layout.hash_slot_num} and "
+        f"{layout.index_num}: say those of the file, or none"
+    )
+
+
+def _seems(source: IndexSource, header: IndexHeader, layout: Layout) -> bool:
+    """Return whether the place that is never used is empty, and header and newest entries fit."""
+    if source.size < layout.file_size:
+        return False
+    unused = source.entry_range(layout, INVALID_INDEX, FIRST_POSITION).tobytes()
+    return not any(unused) and _fits(source, header, layout, None)
+
+
 def _counted(header: IndexHeader) -> tuple[bool, ...]:
     """Return whether the header counts the slots in use, for each count to be tried in turn.
 
