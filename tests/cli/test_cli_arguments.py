@@ -202,6 +202,32 @@ class TestHome:
         assert (tmp_path / "~" / "store" / "index").is_dir()
 
 
+@pytest.mark.parametrize("geometry", [(92, 201), (102, 199), (97, 400)])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("info", "store"),
+        ("scan", "store"),
+        ("lookup", "store", "TopicTest", "order-49"),
+        ("explain", "store", "TopicTest", "order-49"),
+        ("verify", "store"),
+        ("plot", "store", "--out", "plot.svg"),
+        ("export", "store", "entries", "--entries"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_a_geometry_that_is_not_the_files_is_refused(run, tmp_path, monkeypatch, command, geometry):
+    """Two of them have the size of the file, and find other entries in its bytes."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(STORE, "store")
+    slots, places = geometry
+    numbers = ("--max-hash-slot-num", str(slots), "--max-index-num", str(places))
+    code, out, err = run(*command, *numbers)
+    assert (code, out) == (2, "")
+    assert f"the file shows, maxHashSlotNum 97 and maxIndexNum 200, got {slots} and {places}" in err
+    assert run(*command, "--max-hash-slot-num", "97", "--max-index-num", "200")[0] < 2
+
+
 def test_a_working_directory_that_was_deleted_is_told(run, store, tmp_path, monkeypatch):
     """Of a relative path; an absolute one does not need it."""
     gone = tmp_path / "gone"

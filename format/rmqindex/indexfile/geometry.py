@@ -78,6 +78,10 @@ class AmbiguousLayoutError(UnknownLayoutError):
     """More than one geometry may be that of a file, which is not damaged: its broker knows."""
 
 
+class OtherLayoutError(RmqIndexError):
+    """A file shows another geometry than it was said to have."""
+
+
 @dataclass(frozen=True, slots=True)
 class Layout(Geometry):
     """The geometry of an IndexFile, which the file itself does not state.
@@ -206,7 +210,7 @@ def contradiction(source: IndexSource, header: IndexHeader, layout: Layout) -> R
     With another geometry that its size allows, a file reads as one whose entries have other
     positions. One that shows no geometry, such as a damaged one, may have what is said.
     """
-    if not header.entry_count or _seems(source, header, layout):
+    if source.remote or not header.entry_count or _seems(source, header, layout):
         return None
     # A search of the default's size takes seconds, and no broker has another geometry of that size.
     if layout == _DEFAULT and source.size == _DEFAULT.file_size:
@@ -217,7 +221,7 @@ def contradiction(source: IndexSource, header: IndexHeader, layout: Layout) -> R
         return None
     if shown == layout:
         return None
-    return RmqIndexError(
+    return OtherLayoutError(
         f"{source.path}: expected the geometry that the file shows, maxHashSlotNum "
         f"{shown.hash_slot_num} and maxIndexNum {shown.index_num}, got {layout.hash_slot_num} and "
         f"{layout.index_num}: say those of the file, or none"

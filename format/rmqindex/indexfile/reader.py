@@ -83,8 +83,8 @@ class IndexFile:
                 (it needs ``layout``); nothing on disk changes.
 
         Raises:
-            RmqIndexError: The file cannot be read, its geometry cannot be inferred, or it shows
-                another one than ``layout``.
+            RmqIndexError: The file cannot be read, its geometry cannot be inferred, or, of a local
+                file, is another one than ``layout``.
             CorruptIndexError: In ``FAILFAST``: a truncated file, or more entries than fit.
             ValueError: An unknown mode, or ``zero_extend`` without ``layout``.
         """

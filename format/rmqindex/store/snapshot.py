@@ -19,7 +19,13 @@ from typing import TYPE_CHECKING, TypeVar, overload
 from rmqindex.errors import CorruptIndexError, RmqIndexError, command_line
 from rmqindex.indexfile.chains import FEW_HASHES, walk_full_file
 from rmqindex.indexfile.committed import open_index_source, read_header
-from rmqindex.indexfile.geometry import Layout, UnknownLayoutError, fits_layout, infer_layout
+from rmqindex.indexfile.geometry import (
+    Layout,
+    OtherLayoutError,
+    UnknownLayoutError,
+    fits_layout,
+    infer_layout,
+)
 from rmqindex.indexfile.reader import IndexFile
 from rmqindex.indexfile.uncounted import damaged_header
 from rmqindex.layout.index_file import FIRST_POSITION, HEADER_SIZE, IndexHeader
@@ -71,7 +77,11 @@ class SnapshotFile:
 
     @classmethod
     def of(cls, entry: FileEntry, layout: Layout | None, mode: Mode) -> SnapshotFile:
-        """Read the header of a listed file; one that cannot be used has its ``error`` set."""
+        """Read the header of a listed file; one that cannot be used has its ``error`` set.
+
+        Raises:
+            RmqIndexError: The file shows another geometry than ``layout``.
+        """
         try:
             with open_in_store(entry.path, layout, mode, entry.name_path) as file:
                 return cls(
@@ -83,6 +93,8 @@ class SnapshotFile:
                     file.fingerprint(),
                     left_out=file.left_out,
                 )
+        except OtherLayoutError:
+            raise
         except RmqIndexError as error:
             return cls(entry, mode, layout, error=error)
 
@@ -184,6 +196,9 @@ def open_proved(
             with open_index_source(path) as source:
                 if fingerprint.identity.names_same(source.identity):
                     raise
+            problem, is_replaced = error, True
+            continue
+        except OtherLayoutError as error:
             problem, is_replaced = error, True
             continue
         except RmqIndexError as error:
