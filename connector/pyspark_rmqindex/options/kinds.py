@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
-from rmqindex.layout import INT32_MAX, INT64_MAX
+from rmqindex.layout import FILE_NAME_DIGITS, INT32_MAX, INT64_MAX
 from rmqindex.storage import check_no_secret
 from rmqindex.times import LocalTime, parse_time, zone_of
 
@@ -124,8 +124,8 @@ AUTO = "auto"
 #: The value of ``commitLog`` that stands for no CommitLog.
 NONE = "none"
 
-# The digits of a 64-bit number; Python refuses to parse thousands.
-_MOST_DIGITS = 19
+# Of a file's name, which may be pasted as an offset; Python refuses to parse thousands.
+_MOST_DIGITS = FILE_NAME_DIGITS
 # Sizes are bytes or have a unit, as in Spark's own spark.sql.files.maxPartitionBytes.
 _SIZES = {"": 1, "b": 1, "k": 2**10, "kb": 2**10, "m": 2**20, "mb": 2**20, "g": 2**30, "gb": 2**30}
 # As in Hadoop, the unit defaults to the millisecond.
@@ -161,11 +161,8 @@ def integer(low: int, high: int, unit: str = "") -> Kind[int]:
 
     def parse(text: str) -> int:
         expected = f"an integer from {low} to {high}{f', {unit}' if unit else ''}"
-        try:
-            number = int(text.strip())
-        except ValueError as error:
-            raise ValueError(expected) from error
-        if not low <= number <= high:
+        number = _whole(text.strip().removeprefix("+"))
+        if number is None or not low <= number <= high:
             raise ValueError(expected)
         return number
 
@@ -247,9 +244,16 @@ def _position(text: str) -> Literal["earliest", "latest"] | int:
     for word in _POSITIONS:
         if text == word:
             return word
-    if not text.isdecimal() or len(text) > _MOST_DIGITS or int(text) > INT64_MAX:
+    offset = _whole(text)
+    if offset is None or offset > INT64_MAX:
         raise ValueError("earliest, latest, or an offset of at least 0")
-    return int(text)
+    return offset
+
+
+def _whole(text: str) -> int | None:
+    """Return the number that digits write, as Java reads them; None for another text."""
+    is_number = text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS
+    return int(text) if is_number else None
 
 
 def _quantity(text: str, units: Mapping[str, int]) -> int:
@@ -257,8 +261,7 @@ def _quantity(text: str, units: Mapping[str, int]) -> int:
     text = text.strip().lower()
     digits = text.rstrip("".join(units))
     unit = text[len(digits) :]
-    is_number = digits.isdecimal() and len(digits) <= _MOST_DIGITS
-    return int(digits) * units[unit] if is_number and unit in units else 0
+    return (_whole(digits) or 0) * units.get(unit, 0)
 
 
 def _size(text: str) -> int:
