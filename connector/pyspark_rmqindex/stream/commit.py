@@ -53,7 +53,12 @@ def commit_batch(
     order: Order,
     owner: Owner,
 ) -> bool:
-    """Commit the rows of a batch, all or none; return False if the batch is already indexed."""
+    """Commit the rows of a batch, all or none; return False if the batch is already indexed.
+
+    Raises:
+        RmqIndexError: A batch of that number was committed before, with other rows; or the commit
+            failed.
+    """
     staging = staging_of(options, batch)
     committer = Committer(
         staging,
@@ -67,9 +72,11 @@ def commit_batch(
         job, state, trusted = _current(options, staging, ledger)
         if ledger.streams:
             ledger.ensure_there(state, staging)
+        rows = RunSet(staging.path, runs, order)
         if batch.number <= ledger.streams.get(batch.query, -1):
+            _ensure_indexed(rows, state, batch, staging.directory)
             return False
-        rows = without_indexed(job, state, RunSet(staging.path, runs, order))
+        rows = without_indexed(job, state, rows)
         if not len(rows):
             return True
         last = state.last if state.precedes(rows.offset_range()[0]) else None
@@ -82,6 +89,19 @@ def commit_batch(
             record=lambda names: ledger.after(batch, _tail(commit, names, job.layout, state)),
         )
     return True
+
+
+def _ensure_indexed(rows: RunSet, state: IndexState, batch: StreamBatch, directory: Path) -> None:
+    """Refuse other rows under the number of a batch that was committed before."""
+    newest = rows.offset_range()[1] if len(rows) else -1
+    if state.end is None or newest <= state.end:
+        return
+    raise RmqIndexError(
+        f"{directory}: expected batch {batch.number}, which was committed before, to end by offset "
+        f"{state.end}, as the index does, got messages up to offset {newest}: the checkpoint is "
+        "older than the index, as one from a backup is. Start with a new checkpoint and "
+        "onIndexed=skip, which adds what the index lacks"
+    )
 
 
 def discard_batches(options: WriteOptions, batch: StreamBatch) -> None:

@@ -214,14 +214,28 @@ class TestOnce:
     """A batch that Spark runs again."""
 
     def test_a_batch_that_is_there_is_not_added_again(self, directory):
-        """The number of the batch decides, not its rows."""
+        """Its number tells, whatever rows it has of those that are there."""
         run_batch(directory, "a", 0, range(5))
         run_batch(directory, "a", 1, range(5, 9))
         before = contents(directory)
         run_batch(directory, "a", 1, range(5, 9))
         run_batch(directory, "a", 0, range(5))
-        run_batch(directory, "a", 1, range(100, 105))
+        run_batch(directory, "a", 0, range(3, 9))
         assert contents(directory) == before
+
+    def test_a_checkpoint_from_a_backup_loses_nothing(self, directory):
+        """A batch of a number that is there, with rows that are not, is refused, not skipped."""
+        for number in range(3):
+            run_batch(directory, "a", number, range(5 * number, 5 * number + 5))
+        before = contents(directory)
+        run_batch(directory, "a", 1, range(5, 12))
+        with pytest.raises(RmqIndexError, match=r"batch 2, .* older than the index") as raised:
+            run_batch(directory, "a", 2, range(12, 19))
+        assert "Start with a new checkpoint and onIndexed=skip" in str(raised.value)
+        assert contents(directory) == before
+        for number in range(3):
+            run_batch(directory, "b", number, range(7 * number, 7 * number + 7), onIndexed="skip")
+        assert offsets_in(directory) == list(range(21))
 
     def test_another_query_is_another_stream(self, directory):
         """Numbers of another query mean nothing; its rows must lie behind those that are there."""
