@@ -132,7 +132,7 @@ def plot_counts(
     picture = io.BytesIO()
     kind = Path(path).suffix.removeprefix(".").lower()
     draw_counts(counts, title, zone, zone_name).savefig(picture, format=kind)
-    target = Path(path).resolve()
+    target = Path(os.path.realpath(path))
     with WritableFile(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as file:
         try:
             file.write(picture.getbuffer())

@@ -325,7 +325,7 @@ def _files_in(folders: Sequence[Path]) -> list[tuple[str, int, int, int]]:
         for parent, _, names in os.walk(folder):
             for name in names:
                 path = os.path.join(parent, name)  # noqa: PTH118  (many files)
-                with suppress(FileNotFoundError):
+                with suppress(OSError):  # it is gone, or a link to nothing
                     status = os.stat(path)  # noqa: PTH116
                     files.append((path, status.st_ino, status.st_size, status.st_mtime_ns))
     return sorted(files)

@@ -250,7 +250,7 @@ def _stores_in(path: str) -> Iterator[str]:
     """Yield the stores in a local folder, or the path if it is a store or has none."""
     if os.path.isdir(path) and not _is_store(path):  # noqa: PTH112
         with os.scandir(path) as entries:
-            inner = sorted(entry.path for entry in entries if entry.is_dir())
+            inner = sorted(entry.path for entry in entries if os.path.isdir(entry))  # noqa: PTH112
         stores = [folder for folder in inner if _is_store(folder)]
         if stores:
             yield from stores
@@ -271,7 +271,7 @@ def _is_store(path: str) -> bool:
         return False
     with os.scandir(path) as entries:
         return any(
-            entry.is_dir()
+            os.path.isdir(entry)  # noqa: PTH112  (a link to itself is none, and no error)
             and (
                 entry.name in (COMMITLOG_FOLDER, INDEX_FOLDER, QUEUE_FOLDER)
                 or entry.name.startswith(DLEDGER_PREFIX)

@@ -179,4 +179,8 @@ class Commands:
 def _is_same(one: Location, other: Location) -> bool:
     """Return whether two directories are one local directory, by whatever links."""
     first, second = one.local, other.local
-    return first is not None and second is not None and first.resolve() == second.resolve()
+    return (
+        first is not None
+        and second is not None
+        and os.path.realpath(first) == os.path.realpath(second)
+    )

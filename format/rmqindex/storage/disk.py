@@ -60,10 +60,26 @@ def sync_name(path: Path) -> None:
     sync_directory(path.parent)
 
 
+def refuse_lost_link(path: Path) -> None:
+    """Raise where an absent path, or a folder that it is in, is a link to what is not there."""
+    for link in absent_directories(path):
+        if link.is_symlink():
+            raise RmqIndexError(
+                f"{link}: expected a folder, got a link to {link.readlink()}, which is not there; "
+                "if it is where a disk belongs, is the disk mounted? Else make the folder, or "
+                "remove the link"
+            )
+
+
 def make_directories(path: Path) -> None:
-    """Make a directory unless it exists, and its missing parents; sync their names to disk."""
+    """Make a directory unless it exists, and its missing parents; sync their names to disk.
+
+    Raises:
+        RmqIndexError: One of them is a link to what is not there.
+    """
     if path.is_dir():
         return
+    refuse_lost_link(path)
     make_directories(path.parent)
     path.mkdir(exist_ok=True)
     sync_name(path)

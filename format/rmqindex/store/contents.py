@@ -10,6 +10,7 @@ RocketMQ: ``MessageRocksDBStorage``, ``ConsumeQueueRocksDBStorage``, ``DLedgerCo
 
 from __future__ import annotations
 
+import os
 import re
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,7 @@ from rmqindex.layout.store import (
     ROCKSDB_STORE_FOLDER,
     TIERED_FOLDERS,
 )
+from rmqindex.storage.disk import refuse_lost_link
 from rmqindex.storage.location import Location
 from rmqindex.storage.opening import open_source
 from rmqindex.store.dledger import begins_like_dledger, is_dledger_folder
@@ -277,8 +279,11 @@ def refuse_target(directory: Location, store: Location | None = None) -> None:
 
     Raises:
         RmqIndexError: It is a folder of DLedger, or inside one that a broker lists, or has files of
-            a CommitLog, a ConsumeQueue, DLedger, the tiered storage or RocksDB.
+            a CommitLog, a ConsumeQueue, DLedger, the tiered storage or RocksDB; or it is a link to
+            what is not there.
     """
+    if directory.local is not None:
+        refuse_lost_link(directory.local)
     refuse_inside(directory)
     for folder in (directory, directory.parent if store is None else store):
         if is_dledger_folder(folder):
@@ -306,7 +311,7 @@ def refuse_inside(directory: Location) -> None:
         RmqIndexError: It is inside one.
     """
     local = directory.local
-    folder = directory.absolute if local is None else Location(local.resolve())
+    folder = directory.absolute if local is None else Location(os.path.realpath(local))
     while (above := folder.parent) != folder:
         folder = above
         if folder.name in _LISTED and any(

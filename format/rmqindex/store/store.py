@@ -23,6 +23,7 @@ from rmqindex.layout.store import (
     ROCKSDB_STORE_FOLDER,
     STORE_FOLDERS,
 )
+from rmqindex.storage.disk import refuse_lost_link
 from rmqindex.storage.filesystem import status_of
 from rmqindex.storage.location import Location
 from rmqindex.store.contents import (
@@ -114,6 +115,9 @@ class Store:
         if kind != pafs.FileType.Directory:
             raise RmqIndexError(f"{location}: no such file or directory")
         entries = listed(location)
+        for entry in entries:
+            if entry.name == INDEX_FOLDER and not entry.is_directory and entry.path.local:
+                refuse_lost_link(entry.path.local)
         if not needs_index and _lacks_index(entries):
             refuse_rocksdb_index(location)
             index = location.child(INDEX_FOLDER)

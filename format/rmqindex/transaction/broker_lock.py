@@ -19,6 +19,7 @@ import functools
 import os
 import threading
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn, Self
 
 from rmqindex.errors import RmqIndexError
@@ -41,7 +42,6 @@ from rmqindex.storage.location import Location
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 # A writer also locks this byte plus its process id.
 _WRITERS = 1 << 40
@@ -122,7 +122,7 @@ class BrokerLock:
         if link is None:
             return cls(())
         # The broker's own path is tried first, with links unresolved.
-        return cls(tuple(dict.fromkeys((link.parent, link.resolve().parent))), link)
+        return cls(tuple(dict.fromkeys((link.parent, Path(os.path.realpath(link)).parent))), link)
 
     @property
     def state(self) -> BrokerState:

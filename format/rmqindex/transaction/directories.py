@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from dataclasses import dataclass, field
@@ -118,6 +119,10 @@ def kind_of(location: Location) -> pafs.FileType:
     return kind
 
 
+# Where a link leads to nothing, to itself, or through a file.
+_NOWHERE = (errno.ENOENT, errno.ELOOP, errno.ENOTDIR)
+
+
 def directory_entries(directory: PathLike) -> list[FileEntry]:
     """Return every entry of a directory, in no particular order.
 
@@ -150,7 +155,9 @@ def _local_entries(location: Location) -> list[FileEntry]:
         name_path = None if place.parent == directory else location.child(name)
         try:
             status = place.stat()
-        except FileNotFoundError:
+        except OSError as error:
+            if error.errno not in _NOWHERE:
+                raise
             if not place.is_symlink():
                 # A commit may have ended, so that the file is listed elsewhere now.
                 raise UnsteadyError(f"{name} was listed and then gone") from None

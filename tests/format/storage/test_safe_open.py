@@ -527,7 +527,7 @@ class TestQueues:
         """What it led to may be on a disk that is not there."""
         shutil.rmtree(store / "consumequeue")
         (store / "consumequeue").symlink_to(elsewhere / "nowhere")
-        with pytest.raises(RmqIndexError, match="expected a folder of ConsumeQueues, or none"):
+        with pytest.raises(RmqIndexError, match=r"got a link to .*, which is not there"):
             rebuild_consume_queues(store, store, replace=True)
         assert (store / "consumequeue").is_symlink()
         assert not (elsewhere / "nowhere").exists()
