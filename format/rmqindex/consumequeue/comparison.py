@@ -119,7 +119,10 @@ def _report_names(root: Path, queues: Iterable[ConsumeQueue], findings: FindingC
 def _report_place(root: Path, folder: Path, findings: FindingCollector) -> None:
     place = no_folder(root, folder)
     if place is not None:
-        findings.add(str(place), "queue_file_name", None, "a folder, or nothing", "neither")
+        got = (
+            f"a link to {place.readlink()}, which is not there" if place.is_symlink() else "neither"
+        )
+        findings.add(str(place), "queue_file_name", None, "a folder, or nothing", got)
 
 
 def _report_sizes(old: Predecessors, findings: FindingCollector) -> None:
