@@ -16,9 +16,8 @@ from rmqindex.indexfile import Fingerprint
 from rmqindex.storage import from_json, to_json
 from rmqindex.storage.identity import FileChangedError, FileIdentity
 from rmqindex.storage.location import Location
-from rmqindex.store.snapshot import open_proved
-from rmqindex.transaction import LocalStaging, Owner
-from rmqindex.transaction.directories import FileEntry
+from rmqindex.store import open_proved
+from rmqindex.transaction import FileEntry, LocalStaging, Owner
 from twin import BrokerFile
 
 LAYOUT = Layout(64, 400)
