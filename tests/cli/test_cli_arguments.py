@@ -202,7 +202,7 @@ class TestHome:
         assert (tmp_path / "~" / "store" / "index").is_dir()
 
 
-@pytest.mark.parametrize("geometry", [(92, 201), (102, 199), (97, 400)])
+@pytest.mark.parametrize("geometry", [(92, 201), (102, 199), (98, 200), (200, 97)])
 @pytest.mark.parametrize(
     "command",
     [

@@ -205,10 +205,10 @@ def fits_layout(source: IndexSource, layout: Layout, *, may_be_longer: bool = Fa
 
 
 def contradiction(source: IndexSource, header: IndexHeader, layout: Layout) -> RmqIndexError | None:
-    """Return the error of a geometry that was said, where the file shows another; None without.
+    """Return the error of a geometry that was said, where a local file shows another.
 
-    With another geometry that its size allows, a file reads as one whose entries have other
-    positions. One that shows no geometry, such as a damaged one, may have what is said.
+    With other slots, its entries read as those of other positions. One that shows no geometry,
+    such as a damaged one, may have what is said; one that shows fewer places may have been cut.
     """
     if source.remote or not header.entry_count or _seems(source, header, layout):
         return None
@@ -219,7 +219,7 @@ def contradiction(source: IndexSource, header: IndexHeader, layout: Layout) -> R
         shown = infer_layout(source)
     except (UnknownLayoutError, CorruptIndexError):
         return None
-    if shown == layout:
+    if shown.hash_slot_num == layout.hash_slot_num:
         return None
     return OtherLayoutError(
         f"{source.path}: expected the geometry that the file shows, maxHashSlotNum "
@@ -230,7 +230,7 @@ def contradiction(source: IndexSource, header: IndexHeader, layout: Layout) -> R
 
 def _seems(source: IndexSource, header: IndexHeader, layout: Layout) -> bool:
     """Return whether the place that is never used is empty, and header and newest entries fit."""
-    if source.size < layout.file_size:
+    if source.size < layout.entry_offset(header.index_count):
         return False
     unused = source.entry_range(layout, INVALID_INDEX, FIRST_POSITION).tobytes()
     return not any(unused) and _fits(source, header, layout, None)

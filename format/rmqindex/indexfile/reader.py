@@ -14,7 +14,7 @@ from rmqindex.indexfile.committed import open_index_source, read_header
 from rmqindex.indexfile.decoding import ENTRY_SCHEMA
 from rmqindex.indexfile.entries import EntryReader, Mode, check_mode
 from rmqindex.indexfile.fingerprint import Fingerprint, entries_checksum
-from rmqindex.indexfile.geometry import Layout, contradiction, infer_layout
+from rmqindex.indexfile.geometry import Layout, infer_layout
 from rmqindex.indexfile.proof import ensure_fits, proved_count
 from rmqindex.indexfile.select import select_phy_offset
 from rmqindex.keys.hashing import key_hash
@@ -83,8 +83,7 @@ class IndexFile:
                 (it needs ``layout``); nothing on disk changes.
 
         Raises:
-            RmqIndexError: The file cannot be read, its geometry cannot be inferred, or, of a local
-                file, is another one than ``layout``.
+            RmqIndexError: The file cannot be read, or its geometry cannot be inferred.
             CorruptIndexError: In ``FAILFAST``: a truncated file, or more entries than fit.
             ValueError: An unknown mode, or ``zero_extend`` without ``layout``.
         """
@@ -100,20 +99,18 @@ class IndexFile:
             zero_extend_to=layout.file_size if zero_extend and layout is not None else None,
         )
         try:
-            self._open(layout, is_said=layout is not None and not zero_extend)
+            self._open(layout)
         except BaseException:
             self._source.close()
             raise
 
-    def _open(self, layout: Layout | None, *, is_said: bool = False) -> None:
+    def _open(self, layout: Layout | None) -> None:
         source = self._source
         lenient = self.mode == "DROPMALFORMED"
         self._uncounted: str | None = None
         is_cut = lenient and source.size < HEADER_SIZE
         header = IndexHeader() if is_cut else read_header(source, _DAMAGED_HINT)
         self.header = header
-        if layout is not None and is_said and (error := contradiction(source, header, layout)):
-            raise error
         if layout is None and header.entry_count:
             layout = infer_layout(source) if lenient else uncounted.known_layout(source, header)
         self._layout = layout

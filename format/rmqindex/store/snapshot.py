@@ -23,6 +23,7 @@ from rmqindex.indexfile.geometry import (
     Layout,
     OtherLayoutError,
     UnknownLayoutError,
+    contradiction,
     fits_layout,
     infer_layout,
 )
@@ -196,9 +197,6 @@ def open_proved(
             with open_index_source(path) as source:
                 if fingerprint.identity.names_same(source.identity):
                     raise
-            problem, is_replaced = error, True
-            continue
-        except OtherLayoutError as error:
             problem, is_replaced = error, True
             continue
         except RmqIndexError as error:
@@ -426,11 +424,14 @@ def open_in_store(
         name_path: Its path by its name, where a commit keeps its bytes elsewhere.
 
     Raises:
-        RmqIndexError: Neither the file nor one beside it shows the geometry, or these disagree.
+        RmqIndexError: Neither the file nor one beside it shows the geometry, or these disagree; or
+            it shows another one than ``layout``.
         CorruptIndexError: In ``FAILFAST``: a truncated file, more entries than fit, or more than
             the header counts.
         RmqIndexError: It cannot be read.
     """
+    if layout is not None:
+        _ensure_shown(path, layout)
     try:
         file = IndexFile(path, layout, mode=mode)
     except (UnknownLayoutError, CorruptIndexError) as error:
@@ -448,6 +449,15 @@ def open_in_store(
         file.close()
         raise
     return file
+
+
+def _ensure_shown(path: Location, layout: Layout) -> None:
+    """Raise where a file shows another geometry than it is said to have."""
+    with open_index_source(path) as source:
+        if source.size >= HEADER_SIZE:
+            error = contradiction(source, read_header(source), layout)
+            if error is not None:
+                raise error
 
 
 def layout_beside(path: Location) -> Layout | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import random
 import struct
 import time
@@ -150,49 +149,6 @@ class TestWrongSlotCount:
             struct.pack_into(">i", data, 32, count)
         with pytest.raises(RmqIndexError, match="no geometry fits its entries and slots"):
             Layout.infer(write(tmp_path, data))
-
-
-class TestSaid:
-    """A geometry that is given with a file."""
-
-    @given(st.integers(20, 60), st.integers(12, 80), st.integers(8, 90), st.integers(0, 2**32))
-    def test_another_of_the_same_size_is_refused(self, folder, slots, places, entries, seed):
-        """It would read the same rows at other positions, with its times and keys."""
-        path = write(folder, random_file(slots, places, entries, seed).data)
-        for more in (-2, -1, 1, 2, 3):
-            said = Layout(slots - 5 * more, places + more)
-            for mode in ("FAILFAST", "DROPMALFORMED"):
-                shows = f"maxHashSlotNum {slots} and maxIndexNum {places}, got"
-                with pytest.raises(RmqIndexError, match=shows):
-                    IndexFile(path, said, mode=mode)
-
-    @pytest.mark.parametrize("size", [18_000, 18_020])
-    def test_one_of_another_size_is_refused(self, tmp_path, size):
-        """Not as a damage of the file."""
-        path = write(tmp_path, random_file(97, 200, 60).data)
-        with pytest.raises(RmqIndexError, match="maxIndexNum 200, got 97 and 21: say those"):
-            IndexFile(path, Layout(97, 21))
-        with pytest.raises(RmqIndexError, match=f"maxIndexNum 200, got 97 and {size}: say those"):
-            IndexFile(path, Layout(97, size))
-
-    @given(damaged_files())
-    def test_the_right_one_is_never_refused_for_another(self, folder, damaged):
-        """Whatever bytes are damaged: what the file shows is no more than a guess then."""
-        file, data = damaged
-        layout = Layout(file.hash_slot_num, file.index_num)
-        path = write(folder, data)
-        with contextlib.suppress(CorruptIndexError), IndexFile(path, layout) as read:
-            assert read.layout == layout
-
-    def test_the_default_is_not_doubted(self, default_size_file):
-        """No broker has another geometry of its size, and to search for one takes seconds."""
-        data = bytearray(default_size_file.read_bytes()[:100])
-        data[16] ^= 1
-        path = default_size_file.with_name("20231114221320001")
-        path.write_bytes(data)
-        os.truncate(path, Layout().file_size)
-        with IndexFile(path, Layout(), mode="DROPMALFORMED") as file:
-            assert file.layout == Layout()
 
 
 class TestRefused:

@@ -14,10 +14,8 @@ from appends import append_of
 from rmqindex import IndexFile, IndexFileWriter, Layout
 from rmqindex.indexfile import Fingerprint
 from rmqindex.storage import from_json, to_json
-from rmqindex.storage.identity import FileChangedError, FileIdentity
-from rmqindex.storage.location import Location
-from rmqindex.store import open_proved
-from rmqindex.transaction import FileEntry, LocalStaging, Owner
+from rmqindex.storage.identity import FileIdentity
+from rmqindex.transaction import LocalStaging, Owner
 from twin import BrokerFile
 
 LAYOUT = Layout(64, 400)
@@ -153,8 +151,8 @@ class TestAnotherFile:
 
     @pytest.mark.parametrize(
         "other",
-        [{"first": 1}, {"begin": BEGIN + 5000}, {"count": 299}],
-        ids=["entries", "times", "count"],
+        [{"first": 1}, {"begin": BEGIN + 5000}, {"layout": Layout(69, 399)}, {"count": 299}],
+        ids=["entries", "times", "geometry", "count"],
     )
     def test_content_that_is_written_over_it_where_it_is(self, path, other):
         """The inode and the size stay; the entries do not, or are fewer."""
@@ -163,17 +161,6 @@ class TestAnotherFile:
         with path.open("r+b") as file:
             file.write(written.read_bytes())
         assert not matches(path, before)
-
-    def test_content_of_another_geometry_is_written_over_it(self, path):
-        """It was planned with the one that it had."""
-        before = fingerprint(path)
-        entry = FileEntry(Location.of(path), path.name, path.stat().st_size)
-        open_proved(entry, LAYOUT, "FAILFAST", before).close()
-        written = write(path.with_name("other"), layout=Layout(69, 399))
-        with path.open("r+b") as file:
-            file.write(written.read_bytes())
-        with pytest.raises(FileChangedError, match="replaced"):
-            open_proved(entry, LAYOUT, "FAILFAST", before)
 
     def test_a_file_with_the_inode_of_one_that_was_deleted(self, path):
         """Inode numbers are given out again."""
