@@ -47,6 +47,31 @@ def test_an_index_that_is_a_link_to_nothing_is_refused(run, store, command, targ
     assert run("rebuild", "store")[0] == 0
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("verify", "store"),
+        ("lookup", "store", "TopicTest", "order-49"),
+        ("messages", "store"),
+        ("rebuild", "store", "--replace"),
+        ("rebuild-queues", "store", "--replace"),
+        ("relayout", "store", "--slots", "50", "--entries", "100"),
+        ("export", "store", "out"),
+    ],
+    ids=" ".join,
+)
+def test_a_log_that_is_a_link_to_nothing_is_no_store_without_one(run, store, command):
+    """What an index leads to is away."""
+    (store / "commitlog").rename("log")
+    (store / "commitlog").symlink_to("away")
+    code, out, err = run(*command)
+    assert (code, out) == (2, "")
+    assert "store/commitlog: expected a folder, got a link to away, which is not there" in err
+    (store / "commitlog").unlink()
+    (store / "commitlog").symlink_to("../log")
+    assert run("verify", "store")[0] == 0
+
+
 @pytest.mark.usefixtures("store")
 @pytest.mark.parametrize(
     "command",

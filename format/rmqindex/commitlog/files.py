@@ -31,6 +31,7 @@ from rmqindex.layout.store import (
     INDEX_FOLDER,
     MULTI_PATH_SPLITTER,
 )
+from rmqindex.storage.disk import refuse_lost_link
 from rmqindex.storage.filesystem import UnreadableError, status_of
 from rmqindex.storage.identity import FileChangedError
 from rmqindex.storage.location import Location
@@ -251,7 +252,7 @@ def _files_of(location: Location) -> list[LogFile]:
     if found:
         refuse_other_log(location, location)
         return _log_files(found)
-    folders = {entry.name: entry.path for entry in entries if entry.is_directory}
+    folders = _folders_in(location, entries)
     if location.absolute.name.startswith(DLEDGER_PREFIX) and DATA_FOLDER in folders:
         return _files_of(folders[DATA_FOLDER])
     data = dledger_data(location, directory_entries)
@@ -271,6 +272,14 @@ def _files_of(location: Location) -> list[LogFile]:
             )
     ensure_may_be_empty(location, {COMMITLOG_FOLDER: location}, entries, _EXPECTED)
     return []
+
+
+def _folders_in(location: Location, entries: list[FileEntry]) -> dict[str, Location]:
+    """Return the folders in a directory by their names; refuse a log whose disk is away."""
+    folders = {entry.name: entry.path for entry in entries if entry.is_directory}
+    if COMMITLOG_FOLDER not in folders and location.local is not None:
+        refuse_lost_link(location.local / COMMITLOG_FOLDER)
+    return folders
 
 
 def foreign_files(folder: Location) -> list[tuple[FileEntry, str]]:

@@ -42,6 +42,7 @@ from rmqindex.layout.queue import (
     SCHEDULE_TOPIC,
 )
 from rmqindex.layout.store import BATCH_FOLDER, INDEX_FOLDER, QUEUE_FOLDER
+from rmqindex.storage.disk import refuse_lost_link
 from rmqindex.storage.location import Location
 from rmqindex.store.config import TopicTable
 from rmqindex.store.contents import refuse_rocksdb_queues
@@ -110,6 +111,7 @@ def compare_queues(
 
 def _report_names(root: Path, queues: Iterable[ConsumeQueue], findings: FindingCollector) -> None:
     for name in _FOLDER_OF.values():
+        refuse_lost_link(root / name)
         _report_place(root, root / name, findings)
     for queue in queues:
         for entry, expected in foreign_files(_folder(root, _key(queue))):
@@ -177,8 +179,7 @@ class _Audit:
         self._states: dict[_QueueKey, _QueueState] = {}
         self._files = UnitFiles()
         self._refusals = 0
-        # Messages with their own units, of those that are looked at, and of all that proved a
-        # beginning.
+        # Messages with their own units: those looked at, and all that proved a beginning.
         self._judged = (np.zeros(0, np.int64), np.zeros(0, np.bool_))
         self._proofs: set[int] = set()
         self._places = Places(self._refused, self._proves)

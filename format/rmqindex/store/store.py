@@ -157,7 +157,7 @@ class Store:
         DLedger.
 
         Raises:
-            RmqIndexError: Several DLedger brokers share the store.
+            RmqIndexError: As :func:`log_in`.
         """
         return log_in(self.index.parent if self.has_index else self.given, self._entries)
 
@@ -180,6 +180,10 @@ def log_in(root: Location, entries: Sequence[FileEntry] = ()) -> Location | None
     Args:
         root: The store root.
         entries: Its entries, where it was listed.
+
+    Raises:
+        RmqIndexError: Several DLedger brokers share the store, or the folder is a link to what is
+            not there.
     """
     entries = entries or entries_or_none(root)
 
@@ -190,7 +194,11 @@ def log_in(root: Location, entries: Sequence[FileEntry] = ()) -> Location | None
         return root
     log = root.child(COMMITLOG_FOLDER)
     is_listed = any(each.is_directory and each.name == COMMITLOG_FOLDER for each in entries)
-    return log if is_listed or exists(log) else None
+    if is_listed or exists(log):
+        return log
+    if log.local is not None:
+        refuse_lost_link(log.local)
+    return None
 
 
 def _lacks_index(entries: Sequence[FileEntry]) -> bool:
