@@ -136,10 +136,14 @@ def rename_line(path: object, target: object) -> str:
 def unlink_line(link: object) -> str:
     """Return the command line that puts what a link leads to in its place, as a copy.
 
-    A copy that was interrupted is made whole by the same line.
+    A copy that was interrupted is made whole by the same line; after the end, it does nothing.
     """
     copy = f"{link}.copy"
-    lines = [["cp", "-RLT", *_operands(link, copy)], ["rm", *_operands(link)]]
+    lines = [
+        ["test", "-L", _operands(link)[-1]],
+        ["cp", "-RLT", *_operands(link, copy)],
+        ["rm", *_operands(link)],
+    ]
     return " && ".join([*(" ".join(line) for line in lines), rename_line(copy, link)])
 
 

@@ -17,7 +17,7 @@ from rmqindex.commitlog.files import OpenFiles
 from rmqindex.errors import RmqIndexError
 from rmqindex.indexfile.committed import header_of, open_index_source, read_header
 from rmqindex.indexfile.fingerprint import FINAL_FIELDS, SAMPLED_ENTRY_BYTES
-from rmqindex.indexfile.geometry import contradiction, infer_layout
+from rmqindex.indexfile.geometry import OtherLayoutError, infer_layout, shows
 from rmqindex.layout.index_file import FIRST_POSITION
 from rmqindex.storage.identity import FileChangedError
 from rmqindex.storage.opening import FileMark, ensure_same
@@ -80,20 +80,19 @@ def members_of(entries: Sequence[FileEntry], layout: Layout | None) -> list[Memb
     """
     headers: list[tuple[FileEntry, IndexHeader]] = []
     marks: dict[str, FileMark] = {}
-    contradictions: list[RmqIndexError] = []
     for entry in entries:
         try:
             with open_index_source(entry.path) as source:
                 header = read_header(source)
                 final = FINAL_FIELDS if header.entry_count else ()
                 marks[entry.path] = FileMark.of(source, final)
-                if layout is not None and (wrong := contradiction(source, header, layout)):
-                    contradictions.append(wrong)
+                if layout is not None and not source.remote:
+                    shows(source, header, layout)
                 headers.append((entry, header))
+        except OtherLayoutError:
+            raise
         except RmqIndexError:
             continue  # the file's own unit reports why
-    if contradictions:
-        raise contradictions[0]
     layouts: dict[int, Layout | None] = {}
     for entry, _ in headers:
         if entry.size not in layouts:

@@ -204,28 +204,28 @@ def fits_layout(source: IndexSource, layout: Layout, *, may_be_longer: bool = Fa
     )
 
 
-def contradiction(source: IndexSource, header: IndexHeader, layout: Layout) -> RmqIndexError | None:
-    """Return the error of a geometry that was said, where a local file shows another.
+def shows(source: IndexSource, header: IndexHeader, layout: Layout) -> bool:
+    """Return whether a file shows the geometry that is said; raise where it shows another.
 
     With other slots, its entries read as those of other positions. One that shows no geometry,
     such as a damaged one, may have what is said; one that shows fewer places may have been cut.
     """
-    if source.remote or not header.entry_count or _seems(source, header, layout):
-        return None
+    if not header.entry_count or _seems(source, header, layout):
+        return True
     # A search of the default's size takes seconds, and no broker has another geometry of that size.
     if layout == _DEFAULT and source.size == _DEFAULT.file_size:
-        return None
+        return False
     try:
         shown = infer_layout(source)
     except (UnknownLayoutError, CorruptIndexError):
-        return None
-    if shown.hash_slot_num == layout.hash_slot_num:
-        return None
-    return OtherLayoutError(
-        f"{source.path}: expected the geometry that the file shows, maxHashSlotNum "
-        f"{shown.hash_slot_num} and maxIndexNum {shown.index_num}, got {layout.hash_slot_num} and "
-        f"{layout.index_num}: say those of the file, or none"
-    )
+        return False
+    if shown.hash_slot_num != layout.hash_slot_num:
+        raise OtherLayoutError(
+            f"{source.path}: expected the geometry that the file shows, maxHashSlotNum "
+            f"{shown.hash_slot_num} and maxIndexNum {shown.index_num}, got {layout.hash_slot_num} "
+            f"and {layout.index_num}: say those of the file, or none"
+        )
+    return False
 
 
 def _seems(source: IndexSource, header: IndexHeader, layout: Layout) -> bool:

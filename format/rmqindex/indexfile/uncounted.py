@@ -13,8 +13,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rmqindex.errors import CorruptIndexError, command_line
+from rmqindex.indexfile.committed import read_header
 from rmqindex.indexfile.decoding import slots_of, written
-from rmqindex.indexfile.geometry import Layout, UnknownLayoutError, infer_layout, usual_layout
+from rmqindex.indexfile.geometry import (
+    Layout,
+    UnknownLayoutError,
+    infer_layout,
+    shows,
+    usual_layout,
+)
 from rmqindex.indexfile.proof import inherits_end, last_written
 from rmqindex.layout.index_file import (
     BEGIN_PHY_OFFSET_OFFSET,
@@ -22,6 +29,7 @@ from rmqindex.layout.index_file import (
     ENTRY_DTYPE,
     ENTRY_SIZE,
     FIRST_POSITION,
+    HEADER_SIZE,
     INDEX_COUNT_OFFSET,
 )
 
@@ -179,6 +187,27 @@ def damaged_header(
         return _wrong(source, "end_phy_offset", END_PHY_OFFSET_OFFSET, expected, header)
     expected = f"{last + FIRST_POSITION}, behind the last entry, which end_phy_offset is of"
     return _wrong_count(source, expected, header)
+
+
+def ensure_said(source: IndexSource, layout: Layout, *, is_strict: bool) -> None:
+    """Raise where a file shows another geometry than is said.
+
+    Args:
+        source: The open file.
+        layout: The geometry.
+        is_strict: Whether to raise also where the header contradicts the entries that it finds.
+    """
+    if source.size < HEADER_SIZE:
+        return
+    header = read_header(source)
+    if shows(source, header, layout) or not is_strict or source.size < layout.file_size:
+        return
+    error = damaged_header(source, layout, header, is_last=True)
+    if error is not None:
+        said = f"maxHashSlotNum {layout.hash_slot_num} and maxIndexNum {layout.index_num}"
+        hint = f"if {said} are not the broker's, say none; else {error.hint}"
+        parts = (error.path, error.field, error.byte, error.expected, error.got)
+        raise CorruptIndexError(*parts, hint)
 
 
 def _unwritten_end(

@@ -23,12 +23,11 @@ from rmqindex.indexfile.geometry import (
     Layout,
     OtherLayoutError,
     UnknownLayoutError,
-    contradiction,
     fits_layout,
     infer_layout,
 )
 from rmqindex.indexfile.reader import IndexFile
-from rmqindex.indexfile.uncounted import damaged_header
+from rmqindex.indexfile.uncounted import damaged_header, ensure_said
 from rmqindex.layout.index_file import FIRST_POSITION, HEADER_SIZE, IndexHeader
 from rmqindex.storage.filesystem import status_of
 from rmqindex.storage.identity import FileChangedError
@@ -430,8 +429,10 @@ def open_in_store(
             the header counts.
         RmqIndexError: It cannot be read.
     """
-    if layout is not None:
-        _ensure_shown(path, layout)
+    # To a remote one, each request takes as long as a thousand local reads.
+    if layout is not None and path.local is not None:
+        with open_index_source(path) as source:
+            ensure_said(source, layout, is_strict=mode == "FAILFAST")
     try:
         file = IndexFile(path, layout, mode=mode)
     except (UnknownLayoutError, CorruptIndexError) as error:
@@ -449,15 +450,6 @@ def open_in_store(
         file.close()
         raise
     return file
-
-
-def _ensure_shown(path: Location, layout: Layout) -> None:
-    """Raise where a file shows another geometry than it is said to have."""
-    with open_index_source(path) as source:
-        if source.size >= HEADER_SIZE:
-            error = contradiction(source, read_header(source), layout)
-            if error is not None:
-                raise error
 
 
 def layout_beside(path: Location) -> Layout | None:

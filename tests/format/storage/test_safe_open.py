@@ -512,13 +512,15 @@ class TestQueues:
         assert place.is_symlink()
         command = re.search("`([^`]*)`", str(error.value))[1]
         if is_interrupted:
-            part = command.partition(" && ")[0]
+            part = command.rpartition(" && rm ")[0]
             subprocess.run(["bash", "-c", part], check=True)
             copy = place.with_name(f"{place.name}.copy")
             for file in [copy] if copy.is_file() else filter(Path.is_file, copy.rglob("*")):
                 os.truncate(file, 10)
         subprocess.run(["bash", "-c", command], check=True)
         assert not place.is_symlink()
+        subprocess.run(["bash", "-c", command], check=False)
+        assert not place.with_name(f"{place.name}.copy").exists()
         rebuild_consume_queues(store, store, replace=True)
         assert queue_files(store) == before
         assert target.exists()

@@ -108,3 +108,17 @@ def test_the_default_is_not_doubted(tmp_path):
     os.truncate(path, Layout().file_size)
     with opened(path, Layout(), "DROPMALFORMED") as file:
         assert file.layout == Layout()
+
+
+@given(st.integers(1, 30), st.integers(3, 40), st.integers(1, 40), st.integers(1, 9))
+def test_one_that_the_header_contradicts_is_refused_where_the_file_shows_none(
+    folder, slots, places, entries, surplus
+):
+    """Such as one with bytes behind its end, or a single entry, which fits many geometries."""
+    file = random_file(slots, places, entries)
+    path = written(folder, file.data + bytes(4 * surplus))
+    with opened(path, Layout(slots, places)) as right:
+        offsets = [each for batch in right.scan(columns=["phy_offset"]) for each in batch[0]]
+    for said in (Layout(slots + 1, places), Layout(slots + 5, max(places - 1, 1))):
+        with contextlib.suppress(RmqIndexError), opened(path, said) as wrong:
+            assert [e for batch in wrong.scan(columns=["phy_offset"]) for e in batch[0]] == offsets
