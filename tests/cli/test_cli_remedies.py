@@ -674,6 +674,21 @@ def test_what_is_no_folder_in_the_place_of_one_is_moved_out_first(
     assert units_of(store) == units
 
 
+def test_of_several_faults_of_queues_what_is_in_the_way_has_its_turn_first(run, store, monkeypatch):
+    """Until it is moved out, the queues that are lost are not made."""
+    monkeypatch.chdir(store.parent)
+    shutil.rmtree("store/consumequeue/TopicTest/1")
+    place = Path("store/consumequeue/TopicTest/2")
+    shutil.rmtree(place)
+    os.mkfifo(place)
+    to_do = json.loads(run("verify", "store", "--json")[1])["to_do"]
+    assert f"To do: While no broker runs, move {place} out of the folder." in to_do
+    place.rename("moved")
+    assert of_rule(run, "queue_missing") == ["rebuild-queues store --replace"]
+    assert run("rebuild-queues", "store", "--replace")[0] == 0
+    assert sound(run)
+
+
 def units_of(store):
     """Return what the files of queues hold, of whatever sizes they are."""
     return {path: data.rstrip(b"\0") for path, data in queue_files(store).items()}

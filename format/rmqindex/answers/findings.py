@@ -11,7 +11,12 @@ from rmqindex.answers.answer import NOT_FOUND, Answer
 from rmqindex.answers.terminal import Table, fits, print_table, print_text, printable
 from rmqindex.answers.text import visible, wrapped
 from rmqindex.audit.findings import CUT
-from rmqindex.audit.remedies import FINDING_SCHEMA, LOG_FILE_MISNAMED, SEVERITIES
+from rmqindex.audit.remedies import (
+    FINDING_SCHEMA,
+    LOG_FILE_MISNAMED,
+    QUEUE_FILE_NAME,
+    SEVERITIES,
+)
 from rmqindex.audit.rules import AUDIT_RULES
 from rmqindex.errors import counted
 
@@ -104,7 +109,9 @@ def _turn(finding: Row) -> int:
         return 0
     if finding["rule"] == LOG_FILE_MISNAMED:  # before that, nothing tells what the log lacks
         return 1
-    return 2 if finding["rule"].startswith("log_") and _first_command(finding["remedy"]) else 3
+    if finding["rule"].startswith("log_") and _first_command(finding["remedy"]):
+        return 2
+    return 3 if finding["rule"] == QUEUE_FILE_NAME else 4  # new queues may need its place
 
 
 def _is_unreadable(finding: Row) -> bool:

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from rmqindex.audit.remedies import BEYOND_LOG, QUEUES, TOPICS_IF_WRONG, WHOLE_LOG, AuditRule
+from rmqindex.audit.remedies import (
+    BEYOND_LOG,
+    QUEUE_FILE_NAME,
+    QUEUES,
+    TOPICS_IF_WRONG,
+    WHOLE_LOG,
+    AuditRule,
+)
 from rmqindex.layout.queue import DEFAULT_BATCH_FILE_SIZE, DEFAULT_FILE_SIZE
 
 _DAMAGED_MESSAGE = (
@@ -79,7 +86,7 @@ QUEUE_RULES: tuple[AuditRule, ...] = (
         f"--batch-file-size {DEFAULT_BATCH_FILE_SIZE}`.",
     ),
     AuditRule(
-        "queue_file_name",
+        QUEUE_FILE_NAME,
         "error",
         "A file in a queue's folder is named by no offset, or is empty and not the last by name: "
         "no broker starts with it. Or what has the name of a folder of queues, or of a file, is "

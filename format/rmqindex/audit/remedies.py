@@ -109,6 +109,8 @@ SURPLUS = "surplus_bytes"
 LOG_FILE_SIZE = "log_file_size"
 #: The rule of what stands among a log's files and has a name that none of them can have.
 LOG_FILE_NAME = "log_file_name"
+#: The rule of what stands among a queue's files, or in the place of them, and is none.
+QUEUE_FILE_NAME = "queue_file_name"
 #: The rule of a log's file that begins with a message of another place than its name says.
 LOG_FILE_MISNAMED = "log_file_misnamed"
 #: How its finding says where it begins, before the offset.
