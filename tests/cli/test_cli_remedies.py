@@ -689,6 +689,25 @@ def test_of_several_faults_of_queues_what_is_in_the_way_has_its_turn_first(run, 
     assert sound(run)
 
 
+@pytest.mark.parametrize("put", [os.mkfifo, lambda place: place.symlink_to("away")])
+def test_what_is_no_file_in_the_place_of_a_queues_file_is_moved_out(run, store, monkeypatch, put):
+    """It may be a file that is away, so that nothing is made in its place before."""
+    monkeypatch.chdir(store.parent)
+    units = units_of(store)
+    place = Path("store/consumequeue/TopicTest/0") / f"{0:020d}"
+    place.rename("old")
+    put(place)
+    to_do = json.loads(run("verify", "store", "--json")[1])["to_do"]
+    assert "restore it, or move what is none out of the folder; then run" in to_do
+    assert run("rebuild-queues", "store", "--replace")[0] == 2
+    place.rename("moved")
+    to_do = json.loads(run("verify", "store", "--json")[1])["to_do"]
+    assert "rebuild-queues store --replace" in to_do
+    assert run("rebuild-queues", "store", "--replace")[0] == 0
+    assert sound(run)
+    assert units_of(store) == units
+
+
 def units_of(store):
     """Return what the files of queues hold, of whatever sizes they are."""
     return {path: data.rstrip(b"\0") for path, data in queue_files(store).items()}

@@ -177,7 +177,8 @@ QUEUE_RULES: tuple[AuditRule, ...] = (
         "queues_unreadable",
         "error",
         "The ConsumeQueues, or the log or topics beside them, cannot be read.",
-        "Make the named file readable, or restore it; then run `rmqindex verify STORE` again.",
+        "Make the named file readable, restore it, or move what is none out of the folder; then "
+        "run `rmqindex verify STORE` again.",
     ),
     AuditRule(
         "queues_not_audited",
